@@ -1,0 +1,26 @@
+"""
+PPO in JAX that is Stable-Baselines3's PPO in everything a user sees, and Flappy Bird as a Gymnasium environment.
+
+Importing the package registers the environments. PPO is imported when it is first asked for, so that the worker
+processes of a ``SubprocVecEnv``, which only play, start without JAX.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from sbx_flappy.envs.registration import register_envs
+
+if TYPE_CHECKING:
+    from sbx_flappy.ppo import PPO
+
+__version__ = "0.1.0"
+__all__ = ["PPO", "__version__"]
+
+register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PPO":
+        from sbx_flappy.ppo import PPO
+
+        return PPO
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

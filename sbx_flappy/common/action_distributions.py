@@ -1,0 +1,91 @@
+"""From an action space to a distribution, the counterpart of SB3's ``make_proba_distribution``."""
+
+import dataclasses
+
+import jax
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import get_action_dim
+
+from sbx_flappy.functional import distributions
+
+
+@dataclasses.dataclass(frozen=True)
+class DistributionSpec:
+    """
+    How the network's outputs become a distribution; hashable by value.
+
+    :param action_dims: sizes of the discrete actions, or the number of the others
+    :param kind: the class of the distribution
+    :param use_expln: of gSDE
+    :param squash_output: of gSDE
+    """
+
+    kind: type
+    action_dims: tuple[int, ...]
+    use_expln: bool = False
+    squash_output: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of the action layer."""
+        return sum(self.action_dims)
+
+    def log_std_shape(self, latent_dim: int, full_std: bool) -> tuple[int, ...] | None:
+        """
+        Return the shape of the learned log standard deviations, None for discrete actions.
+
+        :param latent_dim: number of inputs of the action layer
+        :param full_std: of gSDE: whether each action has its own
+        """
+        if self.kind is distributions.DiagGaussian:
+            return (self.n_outputs,)
+        if self.kind is distributions.StateDependentNoise:
+            return (latent_dim, self.n_outputs if full_std else 1)
+        return None
+
+    def __call__(self, mean_actions: jax.Array, log_std: jax.Array | None, latent: jax.Array) -> distributions.Distribution:
+        """
+        :param mean_actions: output of the action layer (means or logits), float32 ``[B, A]``
+        :param log_std: the learned log standard deviations, or None for discrete actions
+        :param latent: input of the action layer, float32 ``[B, L]``
+        """
+        if self.kind is distributions.MultiCategorical:
+            return distributions.MultiCategorical(mean_actions, self.action_dims)
+        if log_std is None:
+            return self.kind(mean_actions)
+        if self.kind is distributions.DiagGaussian:
+            return distributions.DiagGaussian(mean_actions, log_std)
+        std = distributions.sde_std(log_std, self.n_outputs, self.use_expln)
+        return distributions.StateDependentNoise(mean_actions, std, latent, self.squash_output)
+
+
+def make_distribution_spec(
+    action_space: spaces.Space, use_sde: bool = False, use_expln: bool = False, squash_output: bool = False
+) -> DistributionSpec:
+    """
+    Return how an action space's distribution is made.
+
+    :param action_space: Box, Discrete, MultiDiscrete or MultiBinary
+    :param use_sde: whether continuous actions explore by gSDE
+    :param use_expln: of gSDE
+    :param squash_output: of gSDE
+    :raises ValueError: for a space of more dimensions than SB3's algorithms take, or one that starts at another number than 0
+    :raises NotImplementedError: for any other space
+    """
+    if isinstance(action_space, spaces.Box):
+        kind = distributions.StateDependentNoise if use_sde else distributions.DiagGaussian
+        return DistributionSpec(kind, (get_action_dim(action_space),), use_expln, squash_output)
+    if isinstance(action_space, spaces.Discrete):
+        if action_space.start != 0:
+            raise ValueError(f"The action space {action_space} starts at another number than 0; shift it with a wrapper.")
+        return DistributionSpec(distributions.Categorical, (int(action_space.n),))
+    if isinstance(action_space, spaces.MultiDiscrete):
+        if action_space.nvec.ndim != 1:
+            raise ValueError(f"Multi-dimensional {action_space} action space is not supported. You can flatten it instead.")
+        return DistributionSpec(distributions.MultiCategorical, tuple(int(n) for n in action_space.nvec))
+    if isinstance(action_space, spaces.MultiBinary):
+        return DistributionSpec(distributions.Bernoulli, (get_action_dim(action_space),))
+    raise NotImplementedError(
+        f"Error: probability distribution, not implemented for action space of type {type(action_space)}. "
+        "Must be of type Gym Spaces: Box, Discrete, MultiDiscrete or MultiBinary."
+    )

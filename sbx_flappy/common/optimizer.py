@@ -1,0 +1,69 @@
+"""A policy's optimizer, with as much of the interface of ``torch.optim.Optimizer`` as SB3 and its callbacks use."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch as th
+
+from sbx_flappy.common.torch_interop import dict_to_opt_state, get_optimizer, opt_state_to_dict
+
+if TYPE_CHECKING:
+    from sbx_flappy.common.policies import ActorCriticPolicy
+
+
+class PolicyOptimizer:
+    """
+    One optimizer over all the parameters of a policy.
+
+    :param policy: the policy whose ``params`` it belongs to
+    :param optimizer_class: torch's class or a factory of optax
+    :param optimizer_kwargs: its arguments, without the learning rate
+    :param learning_rate: the initial one; SB3 sets ``param_groups[0]["lr"]`` before each update
+    """
+
+    def __init__(
+        self, policy: "ActorCriticPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
+    ) -> None:
+        self._policy = policy
+        self.spec = get_optimizer(optimizer_class, optimizer_kwargs)
+        self.opt_state = self.spec.make().init(policy.params)
+        self.param_groups = [{**self._defaults(optimizer_class, optimizer_kwargs), "lr": learning_rate}]
+
+    def _defaults(self, optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> dict[str, Any]:
+        params = list(range(len(self._policy.param_order)))
+        if not isinstance(optimizer_class, type):
+            return {**optimizer_kwargs, "params": params}
+        of_torch = optimizer_class([th.nn.Parameter(th.zeros(1))], lr=1.0, **optimizer_kwargs)
+        return {**of_torch.state_dict()["param_groups"][0], "params": params}
+
+    @property
+    def learning_rate(self) -> float:
+        """The current learning rate."""
+        return float(self.param_groups[0]["lr"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state with the names and layouts of torch's; empty before the first step, as torch's is."""
+        state = opt_state_to_dict(self.opt_state, self._policy.params, self._policy.param_order)
+        untouched = all(float(entry.get("step", 1.0)) == 0.0 for entry in state.values())
+        return {"state": {} if untouched else state, "param_groups": [dict(group) for group in self.param_groups]}
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+        """
+        Take over a state.
+
+        :param state_dict: one of :meth:`state_dict`, or of torch's optimizer of the same kind
+        :param strict: whether it must belong to the same optimizer and network
+        :raises ValueError: if it does not
+        """
+        state = state_dict["state"]
+        fresh = self.spec.make().init(self._policy.params)
+        n_params = len(self._policy.param_order)
+        if len(state_dict["param_groups"][0]["params"]) != n_params:
+            if not strict:
+                return
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        opt_state = dict_to_opt_state(state, fresh, self._policy.params, self._policy.param_order) if state else fresh
+        self.opt_state = self._policy.on_device(opt_state)
+        self.param_groups[0].update({k: v for k, v in state_dict["param_groups"][0].items() if k in self.param_groups[0]})
+        self.param_groups[0]["params"] = list(range(n_params))
+        self.param_groups[0]["lr"] = float(np.asarray(self.param_groups[0]["lr"]))

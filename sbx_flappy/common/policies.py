@@ -1,0 +1,498 @@
+"""Policies: SB3's ``ActorCriticPolicy`` and its two relatives, over a network in Flax."""
+
+import collections
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common import torch_layers
+from stable_baselines3.common.distributions import Distribution, StateDependentNoiseDistribution, make_proba_distribution
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+
+from sbx_flappy.common import programs, torch_interop
+from sbx_flappy.common.action_distributions import make_distribution_spec
+from sbx_flappy.common.devices import get_jax_device
+from sbx_flappy.common.features_extractors import CombinedExtractor, FlattenExtractor, NatureCNN, make_features_extractor
+from sbx_flappy.common.optimizer import PolicyOptimizer
+from sbx_flappy.common.preprocessing import make_preprocessor
+from sbx_flappy.common.random import new_key
+from sbx_flappy.common.validation import check_keywords, check_positive_integer
+from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
+from sbx_flappy.functional.networks import ActorCritic, MlpExtractor
+from sbx_flappy.functional.types import ExplorationNoise, PyTree
+
+#: torch SB3's features extractors, for those who pass them (RL-Zoo does)
+EXTRACTORS = {
+    torch_layers.FlattenExtractor: FlattenExtractor,
+    torch_layers.NatureCNN: NatureCNN,
+    torch_layers.CombinedExtractor: CombinedExtractor,
+}
+
+
+def split_net_arch(net_arch: list[int] | dict[str, list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """
+    Return the layer sizes of actor and critic.
+
+    :param net_arch: one list for both, or a dictionary with "pi" and "vf"
+    :raises ValueError: if it is anything else
+    """
+    if isinstance(net_arch, Mapping):
+        unknown = set(net_arch) - {"pi", "vf"}
+        if unknown:
+            raise ValueError(f"`net_arch` takes the keys 'pi' and 'vf', got {sorted(map(str, unknown))}.")
+        sizes = net_arch.get("pi", []), net_arch.get("vf", [])
+    else:
+        sizes = net_arch, net_arch
+    for size in (*sizes[0], *sizes[1]):
+        check_positive_integer("net_arch", size)
+    return tuple(map(int, sizes[0])), tuple(map(int, sizes[1]))
+
+
+def is_own(cls: type) -> bool:
+    """Return whether a class is of this package, whose layers start as torch's do."""
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def to_host(value: Any) -> Any:
+    """Return tensors (in dictionaries too) as NumPy arrays that share their memory; other arrays as they are."""
+    if isinstance(value, Mapping):
+        return {key: to_host(item) for key, item in value.items()}
+    return value.detach().cpu().numpy() if isinstance(value, th.Tensor) else value
+
+
+def to_tensor(array: Any) -> th.Tensor:
+    """Return an array as a tensor of its own memory."""
+    return th.from_numpy(np.array(array))
+
+
+class ActorCriticPolicy(BasePolicy):
+    """
+    Policy with both action and value prediction, SB3's class over a network in Flax.
+
+    Observations may be given as tensors, as SB3's are, or as NumPy or JAX arrays; results come back as tensors in the
+    first case and as JAX arrays otherwise. No gradient flows through tensors.
+
+    :param observation_space: Observation space
+    :param action_space: Action space
+    :param lr_schedule: Learning rate schedule (could be constant)
+    :param net_arch: The specification of the policy and value networks.
+    :param activation_fn: Activation function: torch's class or a function such as ``flax.linen.tanh``
+    :param ortho_init: Whether to use or not orthogonal initialization
+    :param use_sde: Whether to use State Dependent Exploration or not
+    :param log_std_init: Initial value for the log standard deviation
+    :param full_std: Whether to use (n_features x n_actions) parameters
+        for the std instead of only (n_features,) when using gSDE
+    :param use_expln: Use ``expln()`` function instead of ``exp()`` to ensure a positive standard deviation
+    :param squash_output: Whether to squash the output using a tanh function, this ensures bounds when using gSDE.
+    :param features_extractor_class: Features extractor to use: a Flax module, or torch SB3's class of the same name
+    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
+    :param share_features_extractor: If True, the features extractor is shared between the policy and value networks.
+    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
+    :param optimizer_class: The optimizer to use: torch's class or a factory of optax such as ``optax.adam``
+    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer
+    :param obs_center: (not in SB3) taken off each observation, after images became 0..1; a number or one per entry
+    :param obs_scale: (not in SB3) what each observation is multiplied with then
+    :param action_bias_init: (not in SB3) initial biases of the action layer, for a policy that starts with other than
+        equal probabilities; one number per output
+    """
+
+    optimizer: PolicyOptimizer  # type: ignore[assignment]
+
+    @check_keywords
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        lr_schedule: Schedule,
+        net_arch: list[int] | dict[str, list[int]] | None = None,
+        activation_fn: Any = th.nn.Tanh,
+        ortho_init: bool = True,
+        use_sde: bool = False,
+        log_std_init: float = 0.0,
+        full_std: bool = True,
+        use_expln: bool = False,
+        squash_output: bool = False,
+        features_extractor_class: Any = FlattenExtractor,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        share_features_extractor: bool = True,
+        normalize_images: bool = True,
+        optimizer_class: Any = th.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        obs_center: Any = 0.0,
+        obs_scale: Any = 1.0,
+        action_bias_init: list[float] | None = None,
+    ) -> None:
+        if optimizer_kwargs is None:
+            # Small values to avoid NaN in Adam optimizer
+            optimizer_kwargs = {"eps": 1e-5} if optimizer_class is th.optim.Adam else {}
+        features_extractor_class = EXTRACTORS.get(features_extractor_class, features_extractor_class)
+        features_extractor_kwargs = dict(features_extractor_kwargs or {})
+        if not normalize_images and features_extractor_class in (NatureCNN, CombinedExtractor):
+            features_extractor_kwargs["normalized_image"] = True
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class,
+            features_extractor_kwargs,
+            optimizer_class=optimizer_class,
+            optimizer_kwargs=optimizer_kwargs,
+            squash_output=squash_output,
+            normalize_images=normalize_images,
+        )
+        assert not (squash_output and not use_sde), "squash_output=True is only available when using gSDE (use_sde=True)"
+        if isinstance(observation_space, spaces.Dict) and (obs_center != 0.0 or obs_scale != 1.0):
+            raise ValueError(
+                "`obs_center` and `obs_scale` are for Box observation spaces; normalize a Dict with VecNormalize."
+            )
+        self.net_arch = self._default_net_arch(net_arch)
+        self.activation_fn = activation_fn
+        self.ortho_init = ortho_init
+        self.share_features_extractor = share_features_extractor
+        self.log_std_init = log_std_init
+        self.use_sde = use_sde
+        self.full_std = full_std
+        self.use_expln = use_expln
+        self.obs_center, self.obs_scale = obs_center, obs_scale
+        self.action_bias_init = action_bias_init
+        self.exploration_noise: ExplorationNoise | None = None
+        self._build(lr_schedule)
+
+    def _default_net_arch(self, net_arch: Any) -> list[int] | dict[str, list[int]]:
+        if isinstance(net_arch, list) and len(net_arch) > 0 and isinstance(net_arch[0], dict):
+            warnings.warn(
+                "As shared layers in the mlp_extractor are removed since SB3 v1.8.0, "
+                "you should now pass directly a dictionary and not a list "
+                "(net_arch=dict(pi=..., vf=...) instead of net_arch=[dict(pi=..., vf=...)])",
+                stacklevel=2,
+            )
+            return net_arch[0]
+        if net_arch is not None:
+            return net_arch
+        return [] if self.features_extractor_class is NatureCNN else {"pi": [64, 64], "vf": [64, 64]}
+
+    # --- construction ---------------------------------------------------------------------------------------------
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """
+        Create the network, its parameters and the optimizer.
+
+        :param lr_schedule: Learning rate schedule, lr_schedule(1) is the initial learning rate
+        """
+        self.network = self._make_network()
+        shapes = self._find_shapes()
+        self.param_order = self._torch_order(shapes)
+        self.params: PyTree = jax.device_put(self._initial_params(shapes))
+        self.optimizer = PolicyOptimizer(self, self.optimizer_class, self.optimizer_kwargs, lr_schedule(1))
+        self.action_dist = self._make_torch_distribution()
+        if self.use_sde:
+            self.reset_noise()
+
+    def _make_network(self) -> ActorCritic:
+        pi, vf = split_net_arch(self.net_arch)
+        spec = make_distribution_spec(self.action_space, self.use_sde, self.use_expln, self.squash_output)
+        self.preprocess = make_preprocessor(self.observation_space, self.normalize_images, self.obs_center, self.obs_scale)
+        self.features_extractor = self.make_features_extractor()
+        return ActorCritic(
+            preprocess=self.preprocess,
+            features_extractor=self.features_extractor,  # type: ignore[arg-type]
+            vf_features_extractor=None if self.share_features_extractor else self.make_features_extractor(),
+            mlp_extractor=MlpExtractor(pi, vf, torch_interop.get_activation(self.activation_fn)),
+            action_dim=spec.n_outputs,
+            make_distribution=spec,
+            log_std_shape=spec.log_std_shape(pi[-1] if pi else self.features_dim, self.full_std),
+            log_std_init=float(self.log_std_init),
+        )
+
+    def make_features_extractor(self) -> Any:
+        """Helper method to create a features extractor."""
+        return make_features_extractor(self.features_extractor_class, self.observation_space, self.features_extractor_kwargs)
+
+    def _example_observations(self) -> PyTree:
+        def zeros(space: Any) -> Any:
+            if isinstance(space, spaces.Dict):
+                return {key: zeros(subspace) for key, subspace in space.spaces.items()}
+            return np.zeros((1, *space.shape), space.dtype)
+
+        return zeros(self.observation_space)
+
+    def _find_shapes(self) -> PyTree:
+        """Return the tree of parameters as shapes, in the order in which the network creates them."""
+        shapes: PyTree = {}
+
+        def init(observations: PyTree) -> None:
+            params = self.network.init(jax.random.key(0), observations)["params"]
+            shapes.update(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(params)))
+            order.extend(path for path, _ in torch_interop.iterate(params))
+
+        order: list[tuple[str, ...]] = []
+        jax.eval_shape(init, self._example_observations())
+        return torch_interop.build({path: torch_interop.lookup(shapes, path) for path in order})
+
+    @staticmethod
+    def _torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:
+        """Return the paths of the parameters in the order in which torch SB3 creates them."""
+        parts = ("log_std", "features_extractor", "vf_features_extractor", "mlp_extractor", "action_net", "value_net")
+        nets = ("policy_net", "value_net")
+
+        def rank(path: tuple[str, ...]) -> tuple[int, int]:
+            return parts.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
+
+        return tuple(sorted((path for path, _ in torch_interop.iterate(shapes)), key=rank))
+
+    def _initial_params(self, shapes: PyTree) -> PyTree:
+        """Return initial parameters as SB3 chooses them; modules that are not of this package initialize themselves."""
+        rng = np.random.default_rng(new_key())
+        params = {}
+        for name, tree in shapes.items():
+            gain = ORTHOGONAL_GAINS[name] if self.ortho_init and name in ORTHOGONAL_GAINS else None
+            if name in ("features_extractor", "vf_features_extractor") and not is_own(self.features_extractor_class):
+                params[name] = self._init_module(getattr(self.network, name))
+                params[name] = initialize(rng, params[name], gain) if gain is not None else params[name]
+            elif name == "log_std":
+                params[name] = np.full(tree.shape, self.log_std_init, np.float32)
+            else:
+                params[name] = initialize(rng, tree, gain)
+        if self.action_bias_init is not None:
+            params["action_net"]["bias"] = self._initial_action_bias(params["action_net"]["bias"].shape)
+        return params
+
+    def _init_module(self, module: Any) -> PyTree:
+        init = jax.jit(lambda key, observations: module.init(key, self.preprocess(observations))["params"])
+        return init(programs.as_key(new_key()), self._example_observations())
+
+    def _initial_action_bias(self, shape: tuple[int, ...]) -> np.ndarray:
+        bias = np.asarray(self.action_bias_init, np.float32)
+        if bias.shape != shape or not np.all(np.isfinite(bias)):
+            raise ValueError(f"`action_bias_init` must be {shape[0]} finite numbers, got {self.action_bias_init!r}.")
+        return bias
+
+    def _make_torch_distribution(self) -> Distribution:
+        kwargs = {"full_std": self.full_std, "squash_output": self.squash_output, "use_expln": self.use_expln}
+        return make_proba_distribution(
+            self.action_space, self.use_sde, {**kwargs, "learn_features": False} if self.use_sde else None
+        )
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        data = super()._get_constructor_parameters()
+        names = (
+            *("net_arch", "activation_fn", "use_sde", "log_std_init", "squash_output", "full_std", "use_expln", "ortho_init"),
+            *("optimizer_class", "optimizer_kwargs", "features_extractor_class", "features_extractor_kwargs"),
+            *("share_features_extractor", "obs_center", "obs_scale", "action_bias_init"),
+        )
+        data.update({name: getattr(self, name) for name in names}, lr_schedule=self._dummy_schedule)
+        return data
+
+    # --- prediction -----------------------------------------------------------------------------------------------
+
+    def act(self, observations: PyTree, deterministic: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """
+        Return actions, values and log-probabilities with one compiled call and one fetch.
+
+        :param observations: NumPy or JAX arrays ``[B, ...]``
+        :param deterministic: Whether to sample or use deterministic actions
+        :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
+        """
+        results = programs.act(self.network, self.params, observations, self._noise(), deterministic)
+        actions, values, log_probs = jax.device_get(results)
+        return self._to_action_space(actions), values, log_probs
+
+    def _noise(self) -> Any:
+        return self.exploration_noise if self.use_sde else new_key()
+
+    def _to_action_space(self, actions: np.ndarray) -> np.ndarray:
+        dtype = actions.dtype if isinstance(self.action_space, spaces.Box) else self.action_space.dtype
+        return np.asarray(actions, dtype).reshape(-1, *self.action_space.shape)  # type: ignore[misc]
+
+    def forward(self, obs: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
+        """
+        Return actions, values ``[B, 1]`` and log-probabilities ``[B]``.
+
+        :param obs: Observation
+        :param deterministic: Whether to sample or use deterministic actions
+        """
+        return self._like(obs, self.act(to_host(obs), deterministic))
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
+        noise = self._noise()
+        actions = programs.predict_actions(self.network, self.params, to_host(observation), noise, deterministic)
+        return to_tensor(self._to_action_space(np.asarray(actions)))
+
+    def predict_values(self, obs: Any) -> Any:
+        """
+        Return the estimated values, float32 ``[B, 1]``.
+
+        :param obs: Observation
+        """
+        return self._like(obs, programs.predict_values(self.network, self.params, to_host(obs)))
+
+    def evaluate_actions(self, obs: Any, actions: Any) -> tuple[Any, Any, Any | None]:
+        """
+        Return values ``[B, 1]``, log-probabilities and entropies (or None) ``[B]`` of actions.
+
+        :param obs: Observation
+        :param actions: Actions, ``[B]`` for one discrete action, otherwise ``[B, A]``
+        """
+        actions = to_host(actions)
+        if isinstance(self.action_space, spaces.Discrete):
+            actions = actions.reshape(-1)
+        return self._like(obs, programs.evaluate_actions(self.network, self.params, to_host(obs), actions))
+
+    def get_distribution(self, obs: Any) -> Distribution:
+        """
+        Return the distribution over actions as SB3's own object, over tensors.
+
+        :param obs: Observation
+        """
+        ours = jax.tree.map(to_tensor, programs.get_distribution(self.network, self.params, to_host(obs)))
+        if self.use_sde:
+            return self._torch_state_dependent_noise(ours)
+        if isinstance(self.action_space, spaces.Box):
+            return self.action_dist.proba_distribution(ours.mean, ours.log_std)
+        return self.action_dist.proba_distribution(action_logits=ours.logits)
+
+    def _torch_state_dependent_noise(self, ours: Any) -> Distribution:
+        distribution = self.action_dist
+        assert isinstance(distribution, StateDependentNoiseDistribution) and self.exploration_noise is not None
+        distribution.latent_sde_dim = ours.latent.shape[-1]
+        distribution.exploration_mat = to_tensor(self.exploration_noise.matrix)
+        distribution.exploration_matrices = to_tensor(self.exploration_noise.matrices)
+        return distribution.proba_distribution(ours.mean, self.log_std, ours.latent)
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        """
+        Sample new weights for the exploration matrix.
+
+        :param n_envs: number of environments, each with a matrix of its own
+        """
+        assert self.use_sde, "reset_noise() is only available when using gSDE"
+        n_actions = self.network.action_dim
+        log_std = self.params["log_std"]
+        self.exploration_noise = programs.new_exploration_noise(new_key(), log_std, n_actions, self.use_expln, n_envs)
+
+    def _like(self, obs: Any, results: Any) -> Any:
+        """Return results as tensors if the observations came as tensors, otherwise as JAX arrays."""
+        leaves = obs.values() if isinstance(obs, Mapping) else [obs]
+        convert = to_tensor if any(isinstance(leaf, th.Tensor) for leaf in leaves) else jax.numpy.asarray
+        return jax.tree.map(convert, results)
+
+    # --- parameters -----------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> th.device:
+        """Where the tensors live that this policy takes and returns: the CPU's memory. JAX moves what it needs."""
+        return th.device("cpu")
+
+    @property
+    def features_dim(self) -> int:
+        """The number of features that the extractor outputs."""
+
+        def features(key: jax.Array, observations: PyTree) -> jax.Array:
+            extractor: Any = self.features_extractor
+            return extractor.init_with_output(key, self.preprocess(observations))[0]
+
+        return jax.eval_shape(features, jax.random.key(0), self._example_observations()).shape[-1]
+
+    @property
+    def log_std(self) -> th.Tensor:
+        """The learned log standard deviations, where actions are continuous."""
+        if "log_std" not in self.params:
+            raise AttributeError(f"{type(self).__name__} over {self.action_space} has no `log_std`")
+        return to_tensor(self.params["log_std"])
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether the network convolves."""
+        return any(leaf.ndim == 4 for leaf in jax.tree.leaves(self.params))
+
+    @property
+    def prefers_steps(self) -> bool:
+        """Whether an update runs faster step by step than as one program, see ``common.programs``."""
+        return self.has_convolutions and next(iter(jax.tree.leaves(self.params)[0].devices())).platform == "cpu"
+
+    def on_device(self, tree: PyTree) -> PyTree:
+        """Return arrays on the device of the parameters."""
+        return jax.device_put(tree, next(iter(jax.tree.leaves(self.params)[0].devices())))
+
+    def to(self, device: Any) -> "ActorCriticPolicy":  # type: ignore[override]
+        """
+        Move parameters and optimizer to a device.
+
+        :param device: see ``common.devices``
+        """
+        jax_device = get_jax_device(device)
+        self.params = jax.device_put(self.params, jax_device)
+        self.optimizer.opt_state = jax.device_put(self.optimizer.opt_state, jax_device)
+        if self.exploration_noise is not None:
+            self.exploration_noise = jax.device_put(self.exploration_noise, jax_device)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> "collections.OrderedDict[str, th.Tensor]":  # type: ignore[override]
+        """Return the parameters as tensors, with the names, layouts and order of torch SB3's policy."""
+        return torch_interop.params_to_state_dict(self.params, self.param_order, self.share_features_extractor)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """
+        Take over parameters.
+
+        :param state_dict: with the names and layouts of :meth:`state_dict`
+        :param strict: whether names may neither be missing nor be unknown
+        :param assign: torch's argument, without effect: the parameters are copied
+        :raises RuntimeError: if names or shapes do not match
+        """
+        params = torch_interop.state_dict_to_params(
+            state_dict, self.params, self.param_order, self.share_features_extractor, strict, type(self).__name__
+        )
+        self.params = self.on_device(params)
+        names = self.state_dict().keys()
+        missing, unexpected = [n for n in names if n not in state_dict], [n for n in state_dict if n not in names]
+        return th.nn.modules.module._IncompatibleKeys(missing, unexpected)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, th.nn.Parameter]]:
+        """Yield torch SB3's names and copies of the parameters; assigning to a copy changes nothing here."""
+        for path in self.param_order:
+            tensor = torch_interop.to_tensor(path, torch_interop.lookup(self.params, path))
+            yield torch_interop.torch_name(path), th.nn.Parameter(tensor)
+
+    def load_from_vector(self, vector: np.ndarray) -> None:
+        """
+        Load parameters from a 1D vector.
+
+        :param vector: as of :meth:`parameters_to_vector`
+        """
+        parameters = [parameter for _, parameter in self.named_parameters()]
+        th.nn.utils.vector_to_parameters(th.as_tensor(vector, dtype=th.float), parameters)
+        names = [name for name, _ in self.named_parameters()]
+        self.load_state_dict(dict(zip(names, parameters, strict=True)), strict=False)
+
+    def extra_repr(self) -> str:
+        """Return the network for ``print(policy)``, which SB3 and RL-Zoo do."""
+        return repr(self.network)
+
+
+class ActorCriticCnnPolicy(ActorCriticPolicy):
+    """
+    Policy for images, with the parameters of :class:`ActorCriticPolicy`.
+
+    Its features extractor is the network of the DQN paper (:class:`NatureCNN`).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("features_extractor_class", NatureCNN)
+        super().__init__(*args, **kwargs)
+
+
+class MultiInputActorCriticPolicy(ActorCriticPolicy):
+    """
+    Policy for dictionaries of observations, with the parameters of :class:`ActorCriticPolicy`.
+
+    Its features extractor is :class:`CombinedExtractor`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("features_extractor_class", CombinedExtractor)
+        super().__init__(*args, **kwargs)

@@ -1,0 +1,131 @@
+"""
+From raw observations to what a features extractor takes, with SB3's rules (``stable_baselines3.common.preprocessing``).
+
+Every preprocessor is hashable by value, so that two policies on equal spaces share their compiled programs.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
+
+Preprocessor = Callable[[Any], Any]
+Constant = float | tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ToFloat:
+    """
+    ``(observations - center) * scale`` as float32, ``[B, ...]`` to ``[B, ...]``.
+
+    :param center: what is taken off, a number or nested tuples that broadcast to an observation
+    :param scale: what it is multiplied with then
+    """
+
+    center: Constant = 0.0
+    scale: Constant = 1.0
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        x = jnp.asarray(observations).astype(jnp.float32)
+        if self.center != 0.0:
+            x = x - jnp.asarray(self.center, jnp.float32)
+        return x if self.scale == 1.0 else x * jnp.asarray(self.scale, jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleImage:
+    """Pixels 0..255 to 0..1, then as :class:`ToFloat`: uint8 ``[B, C, H, W]`` to float32 of the same shape."""
+
+    center: Constant = 0.0
+    scale: Constant = 1.0
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        return ToFloat(self.center, self.scale)(jnp.asarray(observations).astype(jnp.float32) / 255.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneHot:
+    """
+    Integers to concatenated one-hot codes, ``[B]`` or ``[B, len(sizes)]`` to float32 ``[B, sum(sizes)]``.
+
+    :param sizes: number of values of each integer
+    """
+
+    sizes: tuple[int, ...]
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        integers = jnp.asarray(observations).reshape(-1, len(self.sizes))
+        return jnp.concatenate([jax.nn.one_hot(integers[:, i], size) for i, size in enumerate(self.sizes)], axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerKey:
+    """
+    Each entry of a dictionary by its own preprocessor.
+
+    :param items: (key, preprocessor) in the order of the space
+    """
+
+    items: tuple[tuple[str, Preprocessor], ...]
+
+    def __call__(self, observations: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        return {key: preprocess(observations[key]) for key, preprocess in self.items}
+
+
+def as_constant(value: Any, name: str) -> Constant:
+    """
+    Return numbers as something hashable.
+
+    :param value: a number, or nested lists or arrays of numbers
+    :param name: the argument's name, for the error
+    :raises ValueError: if they are not finite numbers
+    """
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError) as e:
+        raise ValueError(f"`{name}` must be a number or nested lists of numbers, got {value!r}") from e
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"`{name}` must be finite, got {value!r}")
+    return _as_tuples(array.tolist())
+
+
+def _as_tuples(value: Any) -> Constant:
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, list) else float(value)
+
+
+def _check_start(space: spaces.Space) -> None:
+    if np.any(np.asarray(getattr(space, "start", 0)) != 0):
+        raise ValueError(f"The observation space {space} starts at another number than 0; shift it with a wrapper.")
+
+
+def make_preprocessor(space: spaces.Space, normalize_images: bool = True, center: Any = 0.0, scale: Any = 1.0) -> Preprocessor:
+    """
+    Return the preprocessor of an observation space.
+
+    :param space: Box, Discrete, MultiDiscrete, MultiBinary or Dict of these
+    :param normalize_images: whether pixels 0..255 become 0..1
+    :param center: see :class:`ToFloat`, for Box spaces
+    :param scale: see :class:`ToFloat`, for Box spaces
+    :raises NotImplementedError: for any other space
+    """
+    if isinstance(space, spaces.Dict):
+        return PerKey(tuple((key, make_preprocessor(sub, normalize_images)) for key, sub in space.spaces.items()))
+    if isinstance(space, spaces.Box):
+        kind = ScaleImage if normalize_images and is_image_space(space) else ToFloat
+        return kind(as_constant(center, "obs_center"), as_constant(scale, "obs_scale"))
+    if isinstance(space, spaces.Discrete):
+        _check_start(space)
+        return OneHot((int(space.n),))
+    if isinstance(space, spaces.MultiDiscrete):
+        _check_start(space)
+        if space.nvec.ndim != 1:
+            raise NotImplementedError(f"A MultiDiscrete observation space must have one dimension, got {space}; flatten it.")
+        return OneHot(tuple(int(n) for n in space.nvec))
+    if isinstance(space, spaces.MultiBinary):
+        return ToFloat()
+    raise NotImplementedError(f"{space} observation space is not supported")

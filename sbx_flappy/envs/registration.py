@@ -1,0 +1,76 @@
+"""The ids of the environments, and their time limits."""
+
+import inspect
+from typing import Any
+
+import gymnasium as gym
+
+# Importing upstream's package registers its own FlappyBird-v0. Once imported it does so no more: ours stays, whatever the
+# order of the user's imports.
+from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
+
+from sbx_flappy.envs.constants import EPISODE_FRAMES, GAMES
+from sbx_flappy.envs.gym_env import FlappyBirdEnv
+
+_OURS = frozenset(inspect.signature(FlappyBirdEnv).parameters)
+_UPSTREAMS = frozenset(inspect.signature(UpstreamEnv).parameters)
+
+
+class FlappyBirdV0:
+    """
+    Makes ``FlappyBird-v0``, an id that upstream's package has too: this package's env, or upstream's.
+
+    A call with an argument that only upstream's env knows gets upstream's env, with upstream's defaults for the others, so
+    that scripts written for it keep working. One difference remains: gymnasium gives it this id's time limit, 10,000 steps,
+    which for upstream's env are 10,000 frames. ``max_episode_steps=-1`` takes it away.
+
+    :raises ValueError: if arguments that only one of the two knows are mixed with some that only the other knows
+    """
+
+    metadata = FlappyBirdEnv.metadata  # where gymnasium.make looks for the render modes
+
+    def __call__(self, **kwargs: Any) -> gym.Env:
+        """Return the env that knows the arguments."""
+        upstream_only = sorted((_UPSTREAMS - _OURS) & kwargs.keys())
+        ours_only = sorted((_OURS - _UPSTREAMS) & kwargs.keys())
+        if upstream_only and ours_only:
+            raise ValueError(
+                f"Only flappy-bird-gymnasium's FlappyBird-v0 knows {upstream_only}, and only sbx_flappy's knows {ours_only}: "
+                "leave out one of the two groups."
+            )
+        return UpstreamEnv(**kwargs) if upstream_only else FlappyBirdEnv(**kwargs)
+
+
+make_flappy_bird_v0 = FlappyBirdV0()
+
+
+def register_envs() -> None:
+    """
+    Register ``FlappyBird-v0``, ``-v1``, ``FlappyBirdFeatures-v0`` and ``-v1``, in place of what has these ids.
+
+    Every episode is truncated after 40,000 frames: 10,000 steps of the v0 ids and 20,000 of the v1 ids.
+    """
+    for name, obs_type in (("FlappyBird", "pixels"), ("FlappyBirdFeatures", "features")):
+        for version, game in GAMES.items():
+            env_id = f"{name}-{version}"
+            gym.registry.pop(env_id, None)  # otherwise gymnasium warns of a second registration
+            if env_id == "FlappyBird-v0":
+                # No arguments of its own, which could not be told from the user's: the env's defaults are this game.
+                entry_point, arguments = f"{__name__}:make_flappy_bird_v0", {}
+            else:
+                entry_point, arguments = "sbx_flappy.envs.gym_env:FlappyBirdEnv", {"obs_type": obs_type, **game}
+            max_episode_steps = EPISODE_FRAMES // game["frame_skip"]
+            gym.register(env_id, entry_point, max_episode_steps=max_episode_steps, kwargs=arguments)
+    _keep_v0_current()
+
+
+def _keep_v0_current() -> None:
+    """
+    Keep gymnasium from calling the v0 ids out of date.
+
+    To gymnasium a higher version is the successor of a lower one, and whoever makes the lower one is told to move on. Here
+    they are two games, so "-v1" is entered as a part of the name.
+    """
+    for env_id, spec in gym.registry.items():
+        if env_id in ("FlappyBird-v1", "FlappyBirdFeatures-v1"):
+            spec.name, spec.version = env_id, None

@@ -1,0 +1,183 @@
+"""Networks in Flax. The names in their parameter tree are torch SB3's, so that a state dict is a matter of layout."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sbx_flappy.functional.convolution import conv2d
+from sbx_flappy.functional.distributions import Distribution
+from sbx_flappy.functional.types import PyTree
+
+Activation = Callable[[jax.Array], jax.Array]
+
+
+class DistributionMaker(Protocol):
+    """Builds a distribution from the network's outputs; hashable by value."""
+
+    def __call__(self, mean_actions: jax.Array, log_std: jax.Array | None, latent: jax.Array) -> Distribution:
+        """
+        :param mean_actions: output of the action layer (means or logits), float32 ``[B, A]``
+        :param log_std: the learned log standard deviations, or None for discrete actions
+        :param latent: input of the action layer, float32 ``[B, L]``
+        """
+
+
+def torch_uniform(fan_in: int) -> Callable[..., jax.Array]:
+    """
+    Return torch's default initializer of a linear or convolutional layer, uniform within 1 / sqrt(fan_in).
+
+    :param fan_in: number of inputs of one output
+    """
+    bound = 1.0 / np.sqrt(fan_in)
+    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+class Linear(nn.Module):
+    """A dense layer with torch's default initialization: ``[B, I]`` to ``[B, features]``."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        init = torch_uniform(x.shape[-1])
+        kernel = self.param("kernel", init, (x.shape[-1], self.features))
+        return x @ kernel + self.param("bias", init, (self.features,))
+
+
+class Conv2d(nn.Module):
+    """A convolution without padding with torch's default initialization: ``[B, H, W, C]`` to ``[B, H', W', features]``."""
+
+    features: int
+    kernel_size: int
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
+        init = torch_uniform(int(np.prod(shape[:3])))
+        kernel = self.param("kernel", init, shape)
+        return conv2d(x, kernel, self.stride) + self.param("bias", init, (self.features,))
+
+
+class Mlp(nn.Module):
+    """Dense layers, each followed by the activation. Layer i is named 2 i, as in a ``torch.nn.Sequential``."""
+
+    net_arch: tuple[int, ...]
+    activation_fn: Activation
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for i, features in enumerate(self.net_arch):
+            x = self.activation_fn(Linear(features, name=str(2 * i))(x))
+        return x
+
+
+class ConvolutionStack(nn.Module):
+    """
+    Convolutions, each followed by ReLU, and flattened in torch's order (channels first).
+
+    :param layers: (features, kernel size, stride) of each
+    """
+
+    layers: tuple[tuple[int, int, int], ...]
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """
+        :param x: float ``[B, C, H, W]``
+        :return: float ``[B, C' * H' * W']``
+        """
+        x = x.transpose(0, 2, 3, 1)
+        for i, (features, kernel_size, stride) in enumerate(self.layers):
+            x = nn.relu(Conv2d(features, kernel_size, stride, name=str(2 * i))(x))
+        return x.transpose(0, 3, 1, 2).reshape(x.shape[0], -1)
+
+
+class MlpExtractor(nn.Module):
+    """The separate dense layers of the actor and of the critic."""
+
+    pi: tuple[int, ...]
+    vf: tuple[int, ...]
+    activation_fn: Activation
+
+    def setup(self) -> None:
+        self.policy_net = Mlp(self.pi, self.activation_fn)
+        self.value_net = Mlp(self.vf, self.activation_fn)
+
+    def forward_actor(self, features: jax.Array) -> jax.Array:
+        return self.policy_net(features)
+
+    def forward_critic(self, features: jax.Array) -> jax.Array:
+        return self.value_net(features)
+
+
+class ActorCritic(nn.Module):
+    """
+    The whole network of actor and critic: one parameter tree.
+
+    :param preprocess: pure function from raw observations to what the features extractor takes; hashable by value
+    :param features_extractor: the actor's, and the critic's too unless that has its own
+    :param vf_features_extractor: the critic's own, or None to share
+    :param mlp_extractor: dense layers after the features
+    :param action_dim: number of outputs of the action layer
+    :param make_distribution: see :class:`DistributionMaker`
+    :param log_std_shape: shape of the learned log standard deviations, None for discrete actions
+    :param log_std_init: their initial value
+    """
+
+    preprocess: Callable[[PyTree], PyTree]
+    features_extractor: nn.Module
+    vf_features_extractor: nn.Module | None
+    mlp_extractor: MlpExtractor
+    action_dim: int
+    make_distribution: DistributionMaker
+    log_std_shape: tuple[int, ...] | None = None
+    log_std_init: float = 0.0
+
+    def setup(self) -> None:
+        self.action_net = Linear(self.action_dim)
+        self.value_net = Linear(1)
+        if self.log_std_shape is not None:
+            self.log_std = self.param("log_std", nn.initializers.constant(self.log_std_init), self.log_std_shape)
+
+    def __call__(self, observations: PyTree) -> tuple[Distribution, jax.Array]:
+        """
+        Return the distribution over actions and the values, float32 ``[B, 1]``.
+
+        :param observations: raw observations ``[B, ...]``, or a dictionary of them
+        """
+        inputs = self.preprocess(observations)
+        pi_features = self.features_extractor(inputs)
+        vf_features = pi_features if self.vf_features_extractor is None else self.vf_features_extractor(inputs)
+        distribution = self._distribution(self.mlp_extractor.forward_actor(pi_features))
+        return distribution, self.value_net(self.mlp_extractor.forward_critic(vf_features))
+
+    def actor(self, observations: PyTree) -> Distribution:
+        """Return the distribution over actions alone."""
+        features = self.features_extractor(self.preprocess(observations))
+        return self._distribution(self.mlp_extractor.forward_actor(features))
+
+    def critic(self, observations: PyTree) -> jax.Array:
+        """Return the values alone, float32 ``[B, 1]``."""
+        extractor = self.features_extractor if self.vf_features_extractor is None else self.vf_features_extractor
+        return self.value_net(self.mlp_extractor.forward_critic(extractor(self.preprocess(observations))))
+
+    def _distribution(self, latent: jax.Array) -> Distribution:
+        log_std = None if self.log_std_shape is None else self.log_std
+        return self.make_distribution(self.action_net(latent), log_std, latent)
+
+
+def apply(network: nn.Module, params: PyTree, observations: PyTree, method: Any = None) -> Any:
+    """
+    Return what a network, or a method of it, makes of observations.
+
+    :param network: actor and critic
+    :param params: its parameters
+    :param observations: raw observations ``[B, ...]``
+    :param method: of :class:`ActorCritic`, by default its call
+    """
+    return network.apply({"params": params}, observations, method=method)

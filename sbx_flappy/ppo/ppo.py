@@ -1,0 +1,252 @@
+"""PPO with SB3's interface and a jitted update."""
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import stable_baselines3 as sb3
+import torch as th
+from stable_baselines3.common import policies as sb3_policies
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
+from stable_baselines3.common.utils import explained_variance
+
+from sbx_flappy.common import programs
+from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
+from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
+from sbx_flappy.common.validation import check_fraction, check_keywords, check_positive_integer, suggest
+from sbx_flappy.functional.types import Array, LossCoefficients, Metrics
+from sbx_flappy.functional.update import KL_EXCEEDED, NOT_FINITE, RUNNING, TrainState
+from sbx_flappy.ppo.policies import CnnPolicy, MlpPolicy, MultiInputPolicy
+
+SelfPPO = TypeVar("SelfPPO", bound="PPO")
+
+
+def _mean(values: Array) -> float:
+    """Return the mean as a float of Python's, which the loggers round."""
+    return float(np.mean(values, dtype=np.float64))
+
+
+class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
+    """
+    Proximal Policy Optimization algorithm (PPO) (clip version), SB3's in JAX.
+
+    Paper: https://arxiv.org/abs/1707.06347
+
+    Arguments, defaults, checks and messages are those of ``stable_baselines3.PPO``, which this class extends.
+
+    :param policy: The policy model to use (MlpPolicy, CnnPolicy, MultiInputPolicy)
+    :param env: The environment to learn from (if registered in Gym, can be str)
+    :param learning_rate: The learning rate, it can be a function of the current progress remaining (from 1 to 0)
+    :param n_steps: The number of steps to run for each environment per update
+        (i.e. rollout buffer size is n_steps * n_envs where n_envs is number of environment copies running in parallel)
+    :param batch_size: Minibatch size
+    :param n_epochs: Number of epoch when optimizing the surrogate loss
+    :param gamma: Discount factor
+    :param gae_lambda: Factor for trade-off of bias vs variance for Generalized Advantage Estimator
+    :param clip_range: Clipping parameter, it can be a function of the current progress remaining (from 1 to 0).
+    :param clip_range_vf: Clipping parameter for the value function, it can be a function of the current progress
+        remaining (from 1 to 0). IMPORTANT: this clipping depends on the reward scaling.
+    :param normalize_advantage: Whether to normalize or not the advantage
+    :param ent_coef: Entropy coefficient for the loss calculation
+    :param vf_coef: Value function coefficient for the loss calculation
+    :param max_grad_norm: The maximum value for the gradient clipping
+    :param use_sde: Whether to use generalized State Dependent Exploration (gSDE) instead of action noise exploration
+    :param sde_sample_freq: Sample a new noise matrix every n steps when using gSDE
+        Default: -1 (only sample at the beginning of the rollout)
+    :param rollout_buffer_class: Rollout buffer class to use. If ``None``, it will be automatically selected.
+    :param rollout_buffer_kwargs: Keyword arguments to pass to the rollout buffer on creation
+    :param target_kl: Limit the KL divergence between updates, because the clipping is not enough to prevent large update
+    :param stats_window_size: Window size for the rollout logging, specifying the number of episodes to average
+        the reported success rate, mean episode length, and mean reward over
+    :param tensorboard_log: the log location for tensorboard (if None, no logging)
+    :param policy_kwargs: additional arguments to be passed to the policy on creation
+    :param verbose: Verbosity level: 0 for no output, 1 for info messages, 2 for debug messages
+    :param seed: Seed for the pseudo random generators
+    :param device: Device on which the code should be run: "auto", "cpu", "cuda", a torch or a JAX device
+    :param _init_setup_model: Whether or not to build the network at the creation of the instance
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
+        "MlpPolicy": MlpPolicy,
+        "CnnPolicy": CnnPolicy,
+        "MultiInputPolicy": MultiInputPolicy,
+    }
+    torch_policies = {
+        sb3_policies.ActorCriticPolicy: MlpPolicy,
+        sb3_policies.ActorCriticCnnPolicy: CnnPolicy,
+        sb3_policies.MultiInputActorCriticPolicy: MultiInputPolicy,
+    }
+
+    @check_keywords
+    def __init__(
+        self,
+        policy: str | type[Any],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 3e-4,
+        n_steps: int = 2048,
+        batch_size: int = 64,
+        n_epochs: int = 10,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Schedule = 0.2,
+        clip_range_vf: float | Schedule | None = None,
+        normalize_advantage: bool = True,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        target_kl: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: Any = "auto",
+        _init_setup_model: bool = True,
+    ) -> None:
+        for name, value in (("n_steps", n_steps), ("batch_size", batch_size), ("n_epochs", n_epochs)):
+            check_positive_integer(name, value)
+        for name, fraction in (("gamma", gamma), ("gae_lambda", gae_lambda)):
+            check_fraction(name, fraction)
+        super().__init__(
+            policy,
+            env,
+            learning_rate,
+            n_steps,
+            batch_size,
+            n_epochs,
+            gamma,
+            gae_lambda,
+            clip_range,
+            clip_range_vf,
+            normalize_advantage,
+            ent_coef,
+            vf_coef,
+            max_grad_norm,
+            use_sde,
+            sde_sample_freq,
+            rollout_buffer_class,
+            rollout_buffer_kwargs,
+            target_kl,
+            stats_window_size,
+            tensorboard_log,
+            policy_kwargs,
+            verbose,
+            seed,
+            device=device,
+            _init_setup_model=_init_setup_model,
+        )
+
+    def _get_policy_from_name(self, policy_name: str) -> type[BasePolicy]:
+        if policy_name not in self.policy_aliases:
+            raise ValueError(f"Policy {policy_name} unknown.{suggest(policy_name, list(self.policy_aliases))}")
+        return self.policy_aliases[policy_name]
+
+    def train(self) -> None:
+        """
+        Update policy using the currently gathered rollout buffer.
+
+        :raises ValueError: if a loss or gradient is not finite; the policy keeps the parameters from before it
+        """
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)  # type: ignore[arg-type]
+        coefficients = self._loss_coefficients()
+        epochs = self._update_policy(coefficients)
+        self._check_update(epochs)
+        self._n_updates += len(epochs)
+        self._log_update(epochs, coefficients)
+
+    def _loss_coefficients(self) -> LossCoefficients:
+        """Return the numbers of the loss at the current progress."""
+        progress = self._current_progress_remaining
+        return LossCoefficients(
+            clip_range=self.clip_range(progress),  # type: ignore[operator]
+            clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(progress),  # type: ignore[operator]
+            ent_coef=float(self.ent_coef),
+            vf_coef=float(self.vf_coef),
+            max_grad_norm=float(self.max_grad_norm),
+            target_kl=None if self.target_kl is None else float(self.target_kl),
+        )
+
+    def _update_policy(self, coefficients: LossCoefficients) -> list[Metrics]:
+        """Run the update's programs, keep the new parameters and return the metrics of each epoch, ``[n_minibatches]``."""
+        optimizer = self.policy.optimizer
+        state = TrainState(self.policy.params, optimizer.opt_state, np.int32(RUNNING))  # type: ignore[arg-type]
+        update = programs.Update(
+            network=self.policy.network,
+            optimizer=optimizer.spec,
+            normalize_advantage=self.normalize_advantage,
+            learning_rate=optimizer.learning_rate,
+            coefficients=coefficients,
+        )
+        if not samples_as_sb3(self.rollout_buffer):
+            samples = (self.rollout_buffer.get(self.batch_size) for _ in range(self.n_epochs))
+            state, epochs = update.on_samples(state, ((to_rollout(s, self.action_space) for s in epoch) for epoch in samples))
+        else:
+            rollout = self.policy.on_device(to_rollout(self.rollout_buffer, self.action_space))
+            orders = (draw_order(self.rollout_buffer) for _ in range(self.n_epochs))
+            run = update.in_steps if self.policy.prefers_steps else update.in_one_program
+            state, epochs = run(state, rollout, orders, self.batch_size)
+        self.policy.params, optimizer.opt_state = state.params, state.opt_state
+        return epochs
+
+    def _check_update(self, epochs: list[Metrics]) -> None:
+        """
+        Tell the user why an update stopped early.
+
+        :param epochs: metrics of each epoch
+        :raises ValueError: if a loss or gradient was not finite
+        """
+        last = epochs[-1]
+        if last.status[-1] == NOT_FINITE:
+            raise ValueError(
+                f"Non-finite loss or gradient (loss {last.loss[-1]}) in epoch {len(epochs)}, minibatch {len(last.loss)} of "
+                f"the update after {self.num_timesteps} time steps. The policy keeps the parameters from before it. "
+                "Try a smaller `learning_rate` or normalize observations and rewards (VecNormalize)."
+            )
+        if last.status[-1] == KL_EXCEEDED and self.verbose >= 1:
+            print(f"Early stopping at step {len(epochs) - 1} due to reaching max kl: {last.approx_kl[-1]:.2f}")
+
+    def _log_update(self, epochs: list[Metrics], coefficients: LossCoefficients) -> None:
+        """Record what SB3 records of an update, under its keys."""
+        record = self.logger.record
+        metrics = Metrics(*map(np.concatenate, zip(*epochs, strict=True)))
+        record("train/entropy_loss", _mean(metrics.entropy_loss))
+        record("train/policy_gradient_loss", _mean(metrics.policy_gradient_loss))
+        record("train/value_loss", _mean(metrics.value_loss))
+        record("train/approx_kl", _mean(epochs[-1].approx_kl))
+        record("train/clip_fraction", _mean(metrics.clip_fraction))
+        record("train/loss", metrics.loss[-1].item())
+        values, returns = self.rollout_buffer.values.flatten(), self.rollout_buffer.returns.flatten()
+        record("train/explained_variance", explained_variance(values, returns))
+        if hasattr(self.policy, "log_std"):
+            record("train/std", th.exp(self.policy.log_std).mean().item())
+        record("train/n_updates", self._n_updates, exclude="tensorboard")
+        record("train/clip_range", coefficients.clip_range)
+        if coefficients.clip_range_vf is not None:
+            record("train/clip_range_vf", coefficients.clip_range_vf)
+
+    def learn(
+        self: SelfPPO,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "PPO",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> SelfPPO:
+        """
+        Return a trained model, see SB3's method.
+
+        :param total_timesteps: The total number of samples (env steps) to train on
+        :param callback: callback(s) called at every step with state of the algorithm.
+        :param log_interval: for on-policy algos, the number of training iterations before logging
+        :param tb_log_name: the name of the run for TensorBoard logging
+        :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging)
+        :param progress_bar: Display a progress bar using tqdm and rich.
+        """
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)

@@ -1,0 +1,782 @@
+"""
+The Gymnasium environments over upstream's pygame game.
+
+The oracle is upstream's own env under gymnasium's own wrappers, with a frame skip and a cool-down written out frame by frame.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pygame
+import pytest
+from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env as check_env_gymnasium
+from gymnasium.wrappers import AddRenderObservation, GrayscaleObservation, ResizeObservation, TimeLimit
+from stable_baselines3.common.env_checker import check_env as check_env_sb3
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FrameSkip, register_envs
+from sbx_flappy.envs.constants import FLAP, GLIDE, MAX_PIPE_GAP, MIN_PIPE_GAP
+from sbx_flappy.envs.wrappers import HumanWindow, PixelObservation
+
+PIXELS = ["FlappyBird-v0", "FlappyBird-v1"]
+FEATURES = ["FlappyBirdFeatures-v0", "FlappyBirdFeatures-v1"]
+IDS = PIXELS + FEATURES
+# The games as DESIGN.md has them: (pipe gap, cool-down, frame skip)
+GAMES = {"v0": (150, 4, 4), "v1": (100, 2, 2)}
+
+
+@pytest.fixture(autouse=True)
+def closed_display() -> Iterator[None]:
+    """Let each test start and end without a window."""
+    pygame.display.quit()
+    HumanWindow.open_windows.clear()
+    yield
+    pygame.display.quit()
+
+
+@pytest.fixture
+def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user asks SDL to show nothing; frames are not shown for their time, to save the tests'."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(HumanWindow, "_show", HumanWindow._blit)
+
+
+@pytest.fixture
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a display."""
+    for name in ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def upstream_of(env: gym.Env) -> UpstreamEnv:
+    """Return upstream's env inside one of ours."""
+    return env.unwrapped._game.unwrapped  # type: ignore[attr-defined]
+
+
+class Oracle:
+    """Upstream's env under gymnasium's wrappers; the cool-down and the frame skip follow their definitions."""
+
+    def __init__(self, obs_type: str, pipe_gap: int, flap_cooldown: int, frame_skip: int, **looks: Any) -> None:
+        self.upstream = UpstreamEnv(use_lidar=False, render_mode="rgb_array", pipe_gap=pipe_gap, **looks)
+        self.env: gym.Env = self.upstream
+        if obs_type == "pixels":
+            self.env = GrayscaleObservation(ResizeObservation(AddRenderObservation(self.env), (84, 84)), keep_dim=True)
+        self.obs_type, self.flap_cooldown, self.frame_skip = obs_type, flap_cooldown, frame_skip
+
+    def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.frame, self.last_flap = 0, -1000
+        return self.env.reset(seed=seed)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        total, seen = 0.0, []
+        for _ in range(self.frame_skip):
+            flap = action == FLAP and self.frame - self.last_flap >= self.flap_cooldown
+            self.last_flap = self.frame if flap else self.last_flap
+            self.frame += 1
+            observation, reward, terminated, truncated, info = self.env.step(int(flap))
+            seen.append(observation)
+            total += float(reward)
+            if terminated:
+                break
+        last_two = seen[max(self.frame_skip - 2, 0) :] or seen[-1:]
+        return np.max(last_two, axis=0) if self.obs_type == "pixels" else seen[-1], total, terminated, truncated, info
+
+    def pilot(self, rng: np.random.Generator, mistakes: float) -> int:
+        """Fly through the gaps, with some random actions so that games end in many ways."""
+        if rng.random() < mistakes:
+            return int(rng.integers(2))
+        game = self.upstream
+        _, low_y = min((pipe["x"], pipe["y"]) for pipe in game._lower_pipes if pipe["x"] + 52 > 57)
+        margin = 15 if game._pipe_gap == 150 else 3
+        return int(game._player_y + self.frame_skip * game._player_vel_y > low_y - 24 - margin)
+
+
+def assert_same_play(env: gym.Env, oracle: Oracle, n_steps: int, mistakes: float) -> tuple[int, int]:
+    """Play both with the same actions, and return the games that ended and the best score."""
+    rng = np.random.default_rng(7)
+    observation, info = env.reset(seed=11)
+    expected, expected_info = oracle.reset(seed=11)
+    n_games = best = 0
+    for _ in range(n_steps):
+        assert observation.dtype == env.observation_space.dtype
+        np.testing.assert_array_equal(observation, expected.astype(observation.dtype))
+        assert info == expected_info
+        action = oracle.pilot(rng, mistakes)
+        observation, *rest, info = env.step(action)
+        expected, *expected_rest, expected_info = oracle.step(action)
+        assert rest == expected_rest
+        best = max(best, info["score"])
+        if rest[1]:
+            np.testing.assert_array_equal(observation, expected.astype(observation.dtype))
+            n_games += 1
+            (observation, info), (expected, expected_info) = env.reset(), oracle.reset()
+    return n_games, best
+
+
+# --- equality with the oracle
+
+
+@pytest.mark.parametrize("env_id, n_steps, mistakes", [("FlappyBird-v0", 200, 0.2), ("FlappyBird-v1", 300, 0.05)])
+def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(env_id: str, n_steps: int, mistakes: float) -> None:
+    oracle = Oracle("pixels", *GAMES[env_id[-2:]])
+    n_games, best = assert_same_play(gym.make(env_id), oracle, n_steps, mistakes)
+    assert n_games >= 2 and best >= 3
+
+
+@pytest.mark.parametrize("env_id", FEATURES)
+def test_features_rewards_ends_and_scores_equal_the_slow_chain(env_id: str) -> None:
+    oracle = Oracle("features", *GAMES[env_id[-2:]])
+    n_games, best = assert_same_play(gym.make(env_id), oracle, n_steps=3000, mistakes=0.05)
+    assert n_games >= 10 and best >= 5
+
+
+@pytest.mark.parametrize("frame_skip, flap_cooldown", [(1, 0), (1, 3), (2, 5), (3, 0), (5, 4)])
+def test_every_frame_skip_and_cooldown_equals_the_slow_chain(frame_skip: int, flap_cooldown: int) -> None:
+    env = FlappyBirdEnv(frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=120)
+    oracle = Oracle("pixels", 120, flap_cooldown, frame_skip)
+    assert assert_same_play(env, oracle, n_steps=200 // frame_skip, mistakes=0.5)[0] >= 1
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        {"bird_color": "blue", "pipe_color": "red", "background": "night"},
+        {"bird_color": "red", "pipe_color": "green", "background": None},
+    ],
+)
+def test_colors_and_background_equal_upstreams(looks: dict[str, Any]) -> None:
+    assert_same_play(FlappyBirdEnv(**looks), Oracle("pixels", *GAMES["v0"], **looks), n_steps=40, mistakes=0.0)
+
+
+def test_pixel_observation_equals_gymnasiums_wrappers_on_any_image() -> None:
+    """Noise has colours that the game has not."""
+
+    class Noise(gym.Env):
+        observation_space = gym.spaces.Box(0, 255, (512, 288, 3), np.uint8)
+        action_space = gym.spaces.Discrete(2)
+        render_mode = "rgb_array"
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            super().reset(seed=seed)
+            self.image = self.np_random.integers(0, 256, (512, 288, 3)).astype(np.uint8)
+            return self.image, {}
+
+        def render(self) -> np.ndarray:
+            return self.image
+
+    expected_env = GrayscaleObservation(ResizeObservation(Noise(), (84, 84)), keep_dim=True)
+    env = PixelObservation(Noise())
+    for seed in range(5):
+        expected, observation = expected_env.reset(seed=seed)[0], env.reset(seed=seed)[0]
+        np.testing.assert_array_equal(observation, expected)
+
+
+def test_no_mistake_in_a_game_of_gap_150_passes_pipes() -> None:
+    """The task can be won, and the score counts on over a whole game."""
+    env, oracle = gym.make("FlappyBirdFeatures-v0"), Oracle("features", *GAMES["v0"])
+    assert assert_same_play(env, oracle, n_steps=1000, mistakes=0.0)[1] >= 20
+
+
+# --- the API
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("display", ["no_display", "dummy_display"])
+@pytest.mark.parametrize("env_id", IDS)
+def test_gymnasiums_check_env_passes_without_a_warning(env_id: str, display: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(display)
+    check_env_gymnasium(gym.make(env_id).unwrapped)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("env_id", IDS)
+def test_sb3s_check_env_passes_without_a_warning(env_id: str) -> None:
+    check_env_sb3(gym.make(env_id).unwrapped)
+    check_env_sb3(gym.make(env_id, render_mode="rgb_array"), skip_render_check=False)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_the_env_is_its_own_unwrapped(env_id: str) -> None:
+    env = gym.make(env_id)
+    assert type(env.unwrapped) is FlappyBirdEnv and env.unwrapped.unwrapped is env.unwrapped
+    shape, dtype = ((84, 84, 1), np.uint8) if env_id in PIXELS else ((12,), np.float32)
+    assert (env.observation_space.shape, env.observation_space.dtype) == (shape, dtype)
+    assert env.action_space == gym.spaces.Discrete(2)
+
+
+def play(env: gym.Env, actions: np.ndarray, seed: int | None) -> list[Any]:
+    """Return all that an env returns."""
+    seen: list[Any] = [env.reset(seed=seed)]
+    for action in actions:
+        seen.append(env.step(action))
+        if seen[-1][2]:
+            seen.append(env.reset())
+    return seen
+
+
+def assert_same(left: Any, right: Any) -> None:
+    """Compare nested tuples, lists and dicts of arrays."""
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        np.testing.assert_equal(one, other)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_seed_determines_all_that_follows(env_id: str) -> None:
+    """Also after other games in the same env, whose ground and wings stand elsewhere."""
+    actions = np.random.default_rng(0).integers(0, 2, 60)
+    env = gym.make(env_id)
+    first, other = play(env, actions, seed=3), play(env, actions, seed=4)
+    assert_same(play(env, actions, seed=3), first)
+    assert_same(play(gym.make(env_id), actions, seed=3), first)
+    with pytest.raises(AssertionError):
+        assert_same(other, first)
+
+
+def test_the_envs_generator_is_the_one_that_places_the_pipes() -> None:
+    env = FlappyBirdEnv(obs_type="features")
+    env.reset(seed=5)
+    heights = [pipe["y"] for pipe in upstream_of(env)._upper_pipes]
+    env.np_random = np.random.default_rng(np.random.PCG64(np.random.SeedSequence(5)))
+    env.reset()
+    assert [pipe["y"] for pipe in upstream_of(env)._upper_pipes] == heights
+
+
+def test_the_time_limit_truncates_and_sb3_is_told_so() -> None:
+    """Gliding for 5 steps of 4 frames stays in the air: from y = 244 at -9 pixels per frame it takes 19 to come back."""
+    env = DummyVecEnv([lambda: gym.make("FlappyBird-v0", max_episode_steps=5)])
+    env.reset()
+    infos = []
+    for _ in range(5):
+        _, _, dones, info = env.step(np.array([GLIDE]))
+        infos.append((bool(dones[0]), info[0]["TimeLimit.truncated"]))
+    assert infos == [(False, False)] * 4 + [(True, True)]
+
+
+@pytest.mark.parametrize("env_id, max_episode_steps", list(zip(IDS, [10_000, 20_000, 10_000, 20_000], strict=True)))
+def test_every_id_ends_after_40000_frames(env_id: str, max_episode_steps: int) -> None:
+    assert gym.spec(env_id).max_episode_steps == max_episode_steps
+    assert max_episode_steps * GAMES[env_id[-2:]][2] == 40_000
+
+
+@pytest.mark.parametrize("frame_skip, fps", [(4, 8), (2, 15), (1, 30), (100, 1)])
+def test_render_fps_is_the_games_speed_in_steps(frame_skip: int, fps: int) -> None:
+    """30 / 4 = 7.5, rounded to 8."""
+    assert FlappyBirdEnv(frame_skip=frame_skip).metadata["render_fps"] == fps
+    assert FlappyBirdEnv.metadata["render_fps"] == 30
+
+
+# --- the cool-down
+
+
+class Recorder(gym.Env):
+    """Counts frames down from 0, keeps the actions, and ends an episode after ``n_frames``."""
+
+    observation_space = gym.spaces.Box(-1000.0, 0.0, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, n_frames: int = 1000, truncates: bool = False) -> None:
+        self.n_frames, self.truncates = n_frames, truncates
+        self.actions: list[int] = []
+        self.n_observed = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.actions = []
+        return self.observe(), {}
+
+    def observe(self) -> np.ndarray:
+        self.n_observed += 1
+        return np.array([-len(self.actions)], np.float32)
+
+    def advance(self, action: int) -> tuple[float, bool, bool, dict[str, Any]]:
+        self.actions.append(action)
+        over = len(self.actions) == self.n_frames
+        return 2.0 ** len(self.actions), over and not self.truncates, over and self.truncates, {"frame": len(self.actions)}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward, terminated, truncated, info = self.advance(action)
+        return self.observe(), reward, terminated, truncated, info
+
+
+class OnlyStep(gym.Wrapper):
+    """Hides the two halves of an env's step, and returns all observations in one array."""
+
+    def step(self, action: int) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *rest = self.env.step(action)
+        self.array = getattr(self, "array", observation.copy())
+        self.array[:] = observation
+        return self.array, *rest
+
+
+@pytest.mark.parametrize(
+    "flap_cooldown, actions, passed_on",
+    [
+        # A flap at frame t, the next one at t + flap_cooldown.
+        (0, "111101", "111101"),
+        (1, "111101", "111101"),
+        (2, "111111", "101010"),
+        (2, "110110", "100100"),
+        (3, "111111", "100100"),
+        (4, "111111111", "100010001"),
+        (4, "010011011", "010001000"),
+        (4, "100010000", "100010000"),
+        (4, "100100100", "100000100"),
+    ],
+)
+@pytest.mark.parametrize("hide", [False, True])
+def test_truth_table_of_the_cooldown(flap_cooldown: int, actions: str, passed_on: str, hide: bool) -> None:
+    recorder = Recorder()
+    env = FlapCooldown(OnlyStep(recorder) if hide else recorder, flap_cooldown)
+    env.reset()
+    for action in actions:
+        env.step(int(action))
+    assert "".join(map(str, recorder.actions)) == passed_on
+
+
+def test_a_reset_ends_the_cooldown() -> None:
+    recorder = Recorder()
+    env = FlapCooldown(recorder, 4)
+    env.reset()
+    env.step(FLAP)
+    env.reset()
+    env.step(FLAP)
+    assert recorder.actions == [FLAP]
+
+
+@pytest.mark.parametrize("flap_cooldown", [0, 1, 2, 4, 7])
+def test_the_cooldown_is_the_array_program_in_its_docstring(flap_cooldown: int) -> None:
+    actions = np.random.default_rng(1).integers(0, 2, (100, 6))
+    wait = np.zeros(6, int)
+    recorders = [Recorder() for _ in range(6)]
+    envs = [FlapCooldown(recorder, flap_cooldown) for recorder in recorders]
+    for row in actions:
+        flaps = (row == FLAP) & (wait == 0)
+        wait = np.where(flaps, max(flap_cooldown - 1, 0), np.maximum(wait - 1, 0))
+        for env, action in zip(envs, row, strict=True):
+            env.step(action)
+        assert [recorder.actions[-1] for recorder in recorders] == flaps.astype(int).tolist()
+
+
+def test_a_flap_that_upstream_ignores_starts_the_cooldown() -> None:
+    """Upstream flaps only below the screen's top by less than two birds: not at y = -48, but at -47."""
+    env = FlappyBirdEnv(obs_type="features", frame_skip=1, flap_cooldown=4)
+    env.reset(seed=0)
+    game = upstream_of(env)
+    game._player_y, game._player_vel_y = -48, 0
+    env.step(FLAP)
+    assert game._player_vel_y == 1  # ignored: gravity's 1, not a flap's -9
+    for frame in range(1, 4):
+        env.step(FLAP)
+        assert game._player_y > -48 and game._player_vel_y == 1 + frame
+    env.step(FLAP)
+    assert game._player_vel_y == -9
+
+
+# --- the frame skip
+
+
+@pytest.mark.parametrize("hide", [False, True])
+@pytest.mark.parametrize("truncates", [False, True])
+@pytest.mark.parametrize(
+    "frame_skip, n_frames, observations",
+    [
+        # Frames are observed as -1, -2, ... and a reset as 0, so that the earlier of two is the maximum, and a frame of an
+        # earlier step or an empty one would be a greater one. Frames of the step that ends the episode in brackets.
+        (4, 5, [-3, -5]),  # (5): before the last two, alone
+        (4, 6, [-3, -6]),  # (5 6): before the last two, alone
+        (4, 7, [-3, -7]),  # (5 6 7): the first of the last two, alone
+        (4, 8, [-3, -7]),  # (5 6 7 8)
+        (3, 4, [-2, -4]),
+        (3, 5, [-2, -5]),
+        (3, 6, [-2, -5]),
+        (2, 3, [-1, -3]),
+        (2, 4, [-1, -3]),
+        (1, 3, [-1, -2, -3]),
+    ],
+)
+def test_only_frames_of_this_step_are_pooled(
+    frame_skip: int, n_frames: int, observations: list[int], truncates: bool, hide: bool
+) -> None:
+    recorder = Recorder(n_frames, truncates)
+    env = FrameSkip(OnlyStep(recorder) if hide else recorder, frame_skip)
+    for _ in range(2):  # a second episode finds nothing of the first
+        assert env.reset()[0] == 0
+        steps = [env.step(FLAP) for _ in observations]
+        assert [int(step[0][0]) for step in steps] == observations
+        assert [step[2:4] for step in steps[:-1]] == [(False, False)] * (len(steps) - 1)
+        assert steps[-1][2:4] == (not truncates, truncates)
+
+
+@pytest.mark.parametrize("n_frames, rewards", [(8, [30, 480]), (6, [30, 96])])
+def test_rewards_of_the_frames_played_are_summed(n_frames: int, rewards: list[int]) -> None:
+    """Frame n gives 2**n: 2 + 4 + 8 + 16 = 30, 32 + 64 + 128 + 256 = 480, and 32 + 64 = 96 if it ends there."""
+    env = FrameSkip(Recorder(n_frames), 4)
+    env.reset()
+    steps = [env.step(FLAP) for _ in range(2)]
+    assert [step[1] for step in steps] == rewards
+    assert steps[-1][4] == {"frame": n_frames}
+    assert env.unwrapped.actions == [FLAP] * n_frames  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("frame_skip, max_pool, n_observed", [(4, True, 2), (4, False, 1), (2, True, 2), (1, True, 1)])
+def test_only_the_frames_that_are_used_are_observed(frame_skip: int, max_pool: bool, n_observed: int) -> None:
+    recorder = Recorder()
+    env = FrameSkip(FlapCooldown(recorder), frame_skip, max_pool)
+    env.step(GLIDE)
+    assert recorder.n_observed == n_observed
+
+
+def test_a_wrapper_between_is_not_bypassed() -> None:
+    """A wrapper that changes what ``step`` returns is asked, not the two halves of the env below it."""
+    env = FrameSkip(TimeLimit(Recorder(), 2), 4)
+    env.reset()
+    assert env.step(GLIDE)[2:4] == (False, True)
+
+
+def test_frame_skip_can_be_made_again_from_its_spec() -> None:
+    env = FlapCooldown(FrameSkip(gym.make("CartPole-v1"), frame_skip=3), flap_cooldown=2)
+    assert env.spec is not None
+    again = gym.make(env.spec)
+    assert again.flap_cooldown == 2 and again.env.frame_skip == 3  # type: ignore[attr-defined]
+
+
+def test_max_pool_needs_arrays() -> None:
+    env = gym.make("FrozenLake-v1")
+    with pytest.raises(ValueError, match="max_pool=False"):
+        FrameSkip(env)
+    FrameSkip(env, max_pool=False).reset()
+
+
+# --- rendering
+
+
+@pytest.mark.parametrize("obs_type", ["pixels", "features"])
+def test_the_render_mode_never_changes_an_observation(obs_type: str, dummy_display: None) -> None:
+    actions = np.random.default_rng(2).integers(0, 2, 40)
+
+    def play_and_render(render_mode: str | None) -> list[Any]:
+        env = FlappyBirdEnv(obs_type=obs_type, render_mode=render_mode)
+        seen: list[Any] = [env.reset(seed=1)]
+        for action in actions:
+            if render_mode is not None:
+                env.render()
+            seen.append(env.step(action))
+            if seen[-1][2]:
+                seen.append(env.reset())
+        env.close()
+        return seen
+
+    plain = play_and_render(None)
+    assert_same(play_and_render("rgb_array"), plain)
+    assert_same(play_and_render("human"), plain)
+
+
+@pytest.mark.parametrize("obs_type", ["pixels", "features"])
+def test_rgb_array_is_upstreams_frame(obs_type: str) -> None:
+    env = FlappyBirdEnv(obs_type=obs_type, render_mode="rgb_array")
+    oracle = Oracle("features", *GAMES["v0"])
+    env.reset(seed=0)
+    oracle.reset(seed=0)
+    for action in [0, 0, 1, 0, 0, 0, 1, 0]:
+        env.step(action)
+        oracle.step(action)
+        frame = env.render()
+        assert frame is not None and frame.shape == (512, 288, 3) and frame.dtype == np.uint8
+        np.testing.assert_array_equal(frame, oracle.upstream.render())
+        assert not np.shares_memory(frame, env.render())
+
+
+def test_human_shows_upstreams_frame_with_the_score_and_no_rays(dummy_display: None) -> None:
+    env = FlappyBirdEnv(render_mode="human")
+    oracle = Oracle("features", *GAMES["v0"])
+    env.reset(seed=0)
+    oracle.reset(seed=0)
+    for action in [0, 1, 0, 0, 0, 1, 0]:
+        env.step(action)
+        oracle.step(action)
+        assert env.render() is None
+        oracle.upstream._draw_surface(show_score=True, show_rays=False)
+        shown = pygame.surfarray.array3d(pygame.display.get_surface())
+        np.testing.assert_array_equal(shown, pygame.surfarray.array3d(oracle.upstream._surface))
+    env.close()
+
+
+def test_human_shows_every_frame_at_30_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One frame of the reset and 2 steps of 4 frames; ``render`` shows the last one again and does not wait."""
+    ticks: list[int] = []
+
+    class Clock:
+        def tick(self, fps: int) -> None:
+            ticks.append(fps)
+
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(pygame.time, "Clock", Clock)
+    env = FlappyBirdEnv(obs_type="features", render_mode="human")
+    env.reset()
+    for _ in range(2):
+        env.step(GLIDE)
+        env.render()
+    assert ticks == [30] * 9
+    env.close()
+
+
+def test_render_without_a_mode_says_what_to_do() -> None:
+    env = FlappyBirdEnv()
+    env.reset()
+    with pytest.warns(UserWarning, match="make the env with 'rgb_array'"):
+        assert env.render() is None
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_human_without_a_display_is_an_error_at_construction(env_id: str, no_display: None) -> None:
+    with pytest.raises(RuntimeError, match=r"render_mode='human'.*rgb_array.*--no-render.*SDL_VIDEODRIVER=dummy"):
+        gym.make(env_id, render_mode="human")
+    assert not pygame.display.get_init()
+
+
+def test_a_driver_that_sdl_has_not_is_an_error_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "nonsense")
+    with pytest.raises(RuntimeError, match=r"render_mode='human'.*nonsense"):
+        FlappyBirdEnv(render_mode="human")
+
+
+@pytest.mark.parametrize("close", ["ours", "upstreams"])
+def test_siblings_survive_a_close(close: str) -> None:
+    """Upstream's ``close`` quits pygame; ours must neither do so nor mind."""
+    actions = np.random.default_rng(0).integers(0, 2, 10)
+    expected = play(FlappyBirdEnv(render_mode="rgb_array"), actions, seed=0)
+    env = FlappyBirdEnv(render_mode="rgb_array")
+    sibling: gym.Env = FlappyBirdEnv(render_mode="rgb_array") if close == "ours" else UpstreamEnv(render_mode="rgb_array")
+    sibling.reset()
+    sibling.close()
+    sibling.close()
+    assert_same(play(env, actions, seed=0), expected)
+    assert env.render() is not None
+
+
+def test_the_last_window_closes_the_display(dummy_display: None) -> None:
+    first, second = FlappyBirdEnv(render_mode="human"), FlappyBirdEnv(render_mode="human")
+    first.reset()
+    second.reset()
+    first.close()
+    first.close()
+    assert pygame.display.get_surface() is not None
+    second.step(GLIDE)
+    FlappyBirdEnv().close()
+    assert pygame.display.get_init()
+    second.close()
+    assert not pygame.display.get_init()
+
+
+def test_a_window_comes_back_after_another_program_quits_pygame(dummy_display: None) -> None:
+    env = FlappyBirdEnv(render_mode="human")
+    env.reset()
+    pygame.quit()
+    env.step(GLIDE)
+    assert pygame.display.get_surface().get_size() == (288, 512)
+    env.close()
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    "argument, value, remedy",
+    [
+        ("obs_type", "lidar", "'pixels', 'features'"),
+        ("engine", "unity", "'pygame'"),
+        ("render_mode", "ansi", "None, 'human', 'rgb_array'"),
+        ("bird_color", "green", "'yellow', 'blue', 'red'"),
+        ("bird_color", None, "'yellow', 'blue', 'red'"),
+        ("pipe_color", "yellow", "'green', 'red'"),
+        ("background", "dusk", "'day', 'night', None"),
+        ("background", ["day"], "'day', 'night', None"),
+        ("frame_skip", 0, "at least 1"),
+        ("frame_skip", 2.0, "at least 1"),
+        ("frame_skip", True, "at least 1"),
+        ("flap_cooldown", -1, "at least 0"),
+        ("flap_cooldown", None, "at least 0"),
+        ("pipe_gap", MIN_PIPE_GAP - 1, "from 59 to 342"),
+        ("pipe_gap", MAX_PIPE_GAP + 1, "from 59 to 342"),
+        ("pipe_gap", "wide", "from 59 to 342"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_remedy(argument: str, value: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=f"`{argument}` must be .*{remedy}.*, got {value!r}".replace("[", r"\[")):
+        FlappyBirdEnv(**{argument: value})
+
+
+def test_integers_of_numpy_are_arguments() -> None:
+    FlappyBirdEnv(frame_skip=np.int64(2), flap_cooldown=np.int32(0), pipe_gap=np.int64(MAX_PIPE_GAP)).reset()  # type: ignore[arg-type]
+
+
+def test_no_flaps_get_through_a_gap_below_the_least() -> None:
+    """
+    Upstream's rules on paper: a flap sets the velocity to -9, otherwise gravity adds 1 up to 10. A pipe of 52 pixels that
+    moves 4 per frame touches the columns of a bird of 34 for 21 frames: (52 + 34) / 4 = 21.5, and 21 of them overlap on
+    upstream's lattices of x. The bird of 24 pixels has ``gap - 24`` to move in.
+    """
+
+    def passable(gap: int) -> bool:
+        room = gap - 24
+        states = {(y, velocity) for y in range(room + 1) for velocity in range(-9, 11)}
+        for _ in range(20):
+            moves = {(y, v) for y, velocity in states for v in (-9, min(velocity + 1, 10))}
+            states = {(y + v, v) for y, v in moves if 0 <= y + v <= room}
+        return bool(states)
+
+    assert passable(MIN_PIPE_GAP) and not passable(MIN_PIPE_GAP - 1)
+
+
+@pytest.mark.parametrize("pipe_gap", [MIN_PIPE_GAP, MAX_PIPE_GAP])
+def test_features_stay_in_their_space_at_the_ends_of_the_gap(pipe_gap: int) -> None:
+    env = FlappyBirdEnv(obs_type="features", pipe_gap=pipe_gap, frame_skip=1, flap_cooldown=0)
+    for seed, action in enumerate([GLIDE, FLAP] * 4):
+        observation, terminated = env.reset(seed=seed)[0], False
+        while not terminated and len(upstream_of(env)._upper_pipes) and upstream_of(env)._score < 2:
+            assert observation in env.observation_space
+            observation, _, terminated, _, _ = env.step(action)
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.0, 1.0, None, "1", [1], np.array([0]), np.float32(1), np.array(3)])
+def test_an_action_outside_the_two_is_an_error(action: Any) -> None:
+    env = FlappyBirdEnv(obs_type="features")
+    env.reset()
+    with pytest.raises(ValueError, match=r"action must be a single integer, 0 \(glide\) or 1 \(flap\), got"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [1, True, np.int64(1), np.uint8(1), np.array(1), np.bool_(True)])
+def test_integers_and_0d_arrays_are_actions(action: Any) -> None:
+    env = FlappyBirdEnv(obs_type="features", frame_skip=1)
+    env.reset()
+    env.step(action)
+    assert upstream_of(env)._player_vel_y == -9
+
+
+def test_step_and_render_need_a_reset_even_unwrapped() -> None:
+    env = FlappyBirdEnv(render_mode="rgb_array")
+    with pytest.raises(ResetNeeded, match=r"step\(\) before"):
+        env.step(GLIDE)
+    with pytest.raises(ResetNeeded, match=r"render\(\) before"):
+        env.render()
+
+
+def test_a_step_after_the_end_is_an_error_until_the_reset() -> None:
+    env = FlappyBirdEnv(obs_type="features", render_mode="rgb_array")
+    env.reset()
+    while not env.step(GLIDE)[2]:
+        pass
+    with pytest.raises(ResetNeeded, match="the game is over"):
+        env.step(GLIDE)
+    assert env.render() is not None
+    env.reset()
+    env.step(GLIDE)
+
+
+def test_options_of_a_reset_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"`options` must be empty.*'score': 3"):
+        FlappyBirdEnv().reset(options={"score": 3})
+
+
+# --- registration
+
+
+def run_python(code: str) -> str:
+    """Run code in a new interpreter with warnings as errors, and return what it prints."""
+    env = {name: value for name, value in os.environ.items() if name != "PYGAME_HIDE_SUPPORT_PROMPT"}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "imports, prefix",
+    [
+        ("import sbx_flappy, flappy_bird_gymnasium", ""),
+        ("import flappy_bird_gymnasium, sbx_flappy", ""),
+        ("pass", "sbx_flappy:"),
+        ("import flappy_bird_gymnasium", "sbx_flappy:"),
+    ],
+)
+def test_the_order_of_imports_never_matters(imports: str, prefix: str) -> None:
+    """And pygame greets nobody, unless the user has imported it without us."""
+    code = f"""{imports}
+import gymnasium, sbx_flappy.envs
+env = gymnasium.make("{prefix}FlappyBird-v0")
+assert type(env.unwrapped) is sbx_flappy.envs.FlappyBirdEnv, env
+assert gymnasium.make("{prefix}FlappyBirdFeatures-v1").observation_space.shape == (12,)"""
+    printed = run_python(code)
+    assert printed == "" or imports.startswith("import flappy_bird_gymnasium")
+
+
+@pytest.mark.filterwarnings("error")
+def test_registering_again_changes_nothing() -> None:
+    before = {env_id: gym.spec(env_id) for env_id in IDS}
+    register_envs()
+    assert {env_id: gym.spec(env_id) for env_id in IDS} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"use_lidar": True},
+        {"use_lidar": False},
+        {"normalize_obs": False},
+        {"screen_size": (288, 512)},
+        {"audio_on": False},
+        {"score_limit": 3},
+        {"debug": False, "pipe_gap": 120, "render_mode": "rgb_array"},
+    ],
+)
+def test_upstreams_own_arguments_get_upstreams_env(arguments: dict[str, Any]) -> None:
+    # Without gymnasium's checker, which finds upstream's lidar outside its own space.
+    env, expected = gym.make("FlappyBird-v0", disable_env_checker=True, **arguments), UpstreamEnv(**arguments)
+    assert type(env.unwrapped) is UpstreamEnv
+    assert env.observation_space == expected.observation_space
+    assert vars(env.unwrapped)["_pipe_gap"] == vars(expected)["_pipe_gap"]
+    actions = [0, 0, 1, 0, 0, 0]
+    assert_same(play(env, np.array(actions), seed=2), play(expected, np.array(actions), seed=2))
+
+
+def test_upstreams_env_is_endless_with_a_time_limit_of_minus_one() -> None:
+    env = gym.make("FlappyBird-v0", use_lidar=True, max_episode_steps=-1)
+    assert env.spec is not None and env.spec.max_episode_steps is None
+
+
+@pytest.mark.parametrize("ours", ["frame_skip", "flap_cooldown", "obs_type", "engine"])
+def test_mixed_arguments_are_an_error(ours: str) -> None:
+    with pytest.raises(ValueError, match=rf"\['use_lidar'\].*\['{ours}'\]"):
+        gym.make("FlappyBird-v0", use_lidar=False, **{ours: 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_subprocesses_make_the_envs_by_their_spec(start_method: str) -> None:
+    """In a new interpreter nothing is registered; the spec finds its way by its entry point."""
+    specs = [gym.spec("FlappyBird-v0"), gym.spec("FlappyBirdFeatures-v1")][: 1 if start_method == "spawn" else 2]
+    for spec in specs:
+        assert pickle.loads(pickle.dumps(spec)) == spec
+    env = SubprocVecEnv([specs[0].make], start_method=start_method)
+    env.seed(9)
+    observations: list[Any] = [env.reset(), env.step(np.array([FLAP]))[0]]
+    env.close()
+    expected = gym.make("FlappyBird-v0")
+    np.testing.assert_array_equal(observations[0][0], expected.reset(seed=9)[0])
+    np.testing.assert_array_equal(observations[1][0], expected.step(FLAP)[0])
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_make_vec_in_one_process(env_id: str) -> None:
+    envs = gym.make_vec(env_id, num_envs=3, vectorization_mode="sync")
+    observations, _ = envs.reset(seed=0)
+    assert observations.shape == (3, *gym.make(env_id).observation_space.shape)  # type: ignore[misc]
+    assert envs.step(np.array([0, 1, 0]))[0].shape == observations.shape
+    envs.close()

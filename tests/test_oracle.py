@@ -1,0 +1,177 @@
+"""Torch SB3 is the oracle: from the same parameters and rollout, an update ends in the same parameters and logs."""
+
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+import torch as th
+from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+
+from sbx_flappy import PPO
+from sbx_flappy.common.buffers import RolloutBuffer
+from tests.oracle import make_env, make_pair, train_both
+
+#: Nine steps in float32. Adam divides by the root of the second moment, which magnifies the rounding of gradients near
+#: zero: a few parameters in a hundred may differ by more, but by less than one step's length (the learning rate, 3e-4).
+RELATIVE, ABSOLUTE, STEP_LENGTH, SHARE = 1e-4, 2e-5, 3e-4, 0.98
+
+SETTINGS = {
+    "mlp": ("vector", "discrete", {}),
+    "cnn": ("image", "discrete", {}),
+    "dict": ("dict", "discrete", {}),
+    "matrix observations": ("matrix", "discrete", {}),
+    "discrete observations": ("discrete", "discrete", {}),
+    "multi-discrete observations": ("multi_discrete", "discrete", {}),
+    "multi-binary observations": ("multi_binary", "discrete", {}),
+    "box": ("vector", "box", {}),
+    "multi-discrete": ("vector", "multi_discrete", {}),
+    "multi-binary": ("vector", "multi_binary", {}),
+    "clip_range_vf": ("vector", "discrete", {"clip_range_vf": 0.05}),
+    "entropy": ("vector", "box", {"ent_coef": 0.1, "vf_coef": 0.3}),
+    "gradient clipping": ("vector", "discrete", {"max_grad_norm": 0.01}),
+    "advantages as they are": ("vector", "discrete", {"normalize_advantage": False}),
+    "ragged last minibatch": ("vector", "box", {"batch_size": 20}),
+    "ragged last minibatch of images": ("image", "discrete", {"batch_size": 20}),
+    "last minibatch of one": ("vector", "discrete", {"batch_size": 47}),
+    "minibatch larger than the buffer": ("vector", "discrete", {"batch_size": 100}),
+    "gSDE": ("vector", "box", {"use_sde": True}),
+    "gSDE with expln": ("vector", "box", {"use_sde": True, "policy_kwargs": {"use_expln": True, "log_std_init": 0.5}}),
+    "gSDE with one std per feature": ("vector", "box", {"use_sde": True, "policy_kwargs": {"full_std": False}}),
+    "gSDE on an actor without layers": ("vector", "box", {"use_sde": True, "policy_kwargs": {"net_arch": []}}),
+    "gSDE with squashed output": (
+        "vector",
+        "box",
+        {"use_sde": True, "ent_coef": 0.01, "policy_kwargs": {"squash_output": True}},
+    ),
+    "linear": ("vector", "discrete", {"policy_kwargs": {"net_arch": []}}),
+    "unequal layers": ("vector", "box", {"policy_kwargs": {"net_arch": {"pi": [7], "vf": [9, 5]}}}),
+    "separate features extractors": ("image", "discrete", {"policy_kwargs": {"share_features_extractor": False}}),
+    "separate extractors of a dict": ("dict", "box", {"policy_kwargs": {"share_features_extractor": False}}),
+    "small features": ("image", "box", {"policy_kwargs": {"features_extractor_kwargs": {"features_dim": 64}}}),
+    "relu": ("vector", "discrete", {"policy_kwargs": {"activation_fn": th.nn.ReLU}}),
+    "gelu": ("vector", "discrete", {"policy_kwargs": {"activation_fn": th.nn.GELU}}),
+    "AdamW": ("vector", "discrete", {"policy_kwargs": {"optimizer_class": th.optim.AdamW}}),
+    "Adam with L2": ("vector", "discrete", {"policy_kwargs": {"optimizer_kwargs": {"weight_decay": 0.1, "eps": 1e-5}}}),
+    "SGD": (
+        *("vector", "discrete"),
+        {"policy_kwargs": {"optimizer_class": th.optim.SGD, "optimizer_kwargs": {"momentum": 0.9, "nesterov": True}}},
+    ),
+    "RMSprop": (
+        *("vector", "discrete"),
+        {"policy_kwargs": {"optimizer_class": th.optim.RMSprop, "optimizer_kwargs": {"alpha": 0.9, "eps": 1e-3}}},
+    ),
+    "RMSprop as TensorFlow's": (
+        *("vector", "discrete"),
+        {"policy_kwargs": {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"alpha": 0.9, "eps": 1e-5}}},
+    ),
+}
+
+
+def assert_same_parameters(ours: PPO, theirs: Any) -> None:
+    expected = theirs.policy.state_dict()
+    actual = ours.policy.state_dict()
+    assert list(actual) == list(expected)
+    for name, tensor in expected.items():
+        difference = np.abs(actual[name].numpy() - tensor.numpy())
+        close = difference <= ABSOLUTE + RELATIVE * np.abs(tensor.numpy())
+        assert close.mean() >= SHARE and difference.max() < STEP_LENGTH, (name, close.mean(), difference.max())
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size:UserWarning")
+@pytest.mark.parametrize(("observations", "actions", "kwargs"), SETTINGS.values(), ids=SETTINGS)
+def test_update_is_that_of_torch(observations: str, actions: str, kwargs: dict) -> None:
+    ours, theirs = make_pair(observations, actions, **kwargs)
+    before = theirs.policy.state_dict()["action_net.weight"].clone()
+    train_both(ours, theirs)
+    assert not th.allclose(before, theirs.policy.state_dict()["action_net.weight"])
+    assert_same_parameters(ours, theirs)
+    expected, actual = theirs.logger.name_to_value, ours.logger.name_to_value
+    assert list(actual) == list(expected)
+    for key, value in expected.items():
+        np.testing.assert_allclose(actual[key], value, rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+@pytest.mark.parametrize("observations", ["vector", "image"])
+def test_target_kl_stops_at_the_same_step(observations: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = make_pair(observations, target_kl=0.003, learning_rate=3e-3, n_epochs=5, verbose=1)
+    capsys.readouterr()
+    np.random.seed(3)
+    ours.train()
+    our_words, our_next_number = capsys.readouterr().out, np.random.rand()
+    np.random.seed(3)
+    theirs.train()
+    assert capsys.readouterr().out == our_words
+    assert "Early stopping at step" in our_words
+    assert ours._n_updates == theirs._n_updates < 5
+    assert np.random.rand() == our_next_number  # the generators stand at the same place
+    assert_same_parameters(ours, theirs)
+    for key, value in theirs.logger.name_to_value.items():
+        np.testing.assert_allclose(ours.logger.name_to_value[key], value, rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+def test_second_update_goes_on_from_the_same_moments() -> None:
+    ours, theirs = make_pair("vector", "box")
+    train_both(ours, theirs)
+    our_state, their_state = ours.policy.optimizer.state_dict(), theirs.policy.optimizer.state_dict()
+    assert our_state["param_groups"][0].keys() == their_state["param_groups"][0].keys()
+    for i, expected in their_state["state"].items():
+        assert expected.keys() == our_state["state"][i].keys()
+        for name, tensor in expected.items():
+            np.testing.assert_allclose(our_state["state"][i][name].numpy(), tensor.numpy(), rtol=1e-3, atol=1e-6)
+
+
+def test_buffer_of_the_users_own_is_sampled_through_its_get() -> None:
+    class Halved(TorchRolloutBuffer):
+        def get(self, batch_size: int | None = None):
+            for samples in super().get(batch_size):
+                yield samples._replace(advantages=samples.advantages * 0.5)
+
+    kwargs = {"rollout_buffer_class": Halved, "normalize_advantage": False}
+    ours, theirs = make_pair("vector", "discrete", **kwargs)
+    assert type(ours.rollout_buffer) is Halved
+    train_both(ours, theirs)
+    assert_same_parameters(ours, theirs)
+
+
+@pytest.mark.parametrize("observations", ["vector", "dict"])
+def test_reading_the_buffer_before_the_update_changes_nothing(observations: str) -> None:
+    ours, theirs = make_pair(observations)
+    for model in (ours, theirs):
+        next(model.rollout_buffer.get(5))
+    train_both(ours, theirs)
+    assert_same_parameters(ours, theirs)
+
+
+@pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.9, 0.7), (1.0, 1.0), (0.99, 0.0)])
+def test_gae_is_that_of_torch(gamma: float, gae_lambda: float) -> None:
+    n_steps, n_envs = 7, 3
+    env = make_env(n_envs=n_envs)
+    args = (n_steps, env.observation_space, env.action_space)
+    kwargs = {"gamma": gamma, "gae_lambda": gae_lambda, "n_envs": n_envs}
+    ours, theirs = RolloutBuffer(*args, **kwargs), TorchRolloutBuffer(*args, device="cpu", **kwargs)
+    rng = np.random.default_rng(0)
+    for buffer in (ours, theirs):
+        rng = np.random.default_rng(0)
+        for name in ("rewards", "values"):
+            setattr(buffer, name, rng.normal(size=(n_steps, n_envs)).astype(np.float32))
+        buffer.episode_starts = (rng.random((n_steps, n_envs)) < 0.3).astype(np.float32)
+    last_values, dones = th.as_tensor(rng.normal(size=(n_envs, 1)).astype(np.float32)), np.array([True, False, False])
+    for buffer in (ours, theirs):
+        buffer.compute_returns_and_advantage(last_values, dones)
+    np.testing.assert_allclose(ours.advantages, theirs.advantages, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.returns, theirs.returns, rtol=1e-5, atol=1e-6)
+
+
+def test_an_optimizer_of_optax_is_torchs() -> None:
+    kwargs = {"optimizer_class": optax.adamw, "optimizer_kwargs": {"eps": 1e-8, "weight_decay": 1e-2}}
+    ours, theirs = make_pair(policy_kwargs={"optimizer_class": th.optim.AdamW})
+    with_optax = PPO("MlpPolicy", ours.env, n_steps=24, batch_size=16, n_epochs=3, seed=1, policy_kwargs=kwargs)
+    with_optax.policy.load_state_dict(ours.policy.state_dict())
+    with_optax.rollout_buffer, with_optax._logger = ours.rollout_buffer, ours.logger
+    np.random.seed(3)
+    with_optax.train()
+    np.random.seed(3)
+    theirs.train()
+    assert_same_parameters(with_optax, theirs)
