@@ -24,7 +24,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FrameSkip, register_envs
 from sbx_flappy.envs.constants import FLAP, GLIDE, MAX_PIPE_GAP, MIN_PIPE_GAP
-from sbx_flappy.envs.wrappers import HumanWindow, PixelObservation
+from sbx_flappy.envs.window import HumanWindow
+from sbx_flappy.envs.wrappers import PixelObservation
 
 PIXELS = ["FlappyBird-v0", "FlappyBird-v1"]
 FEATURES = ["FlappyBirdFeatures-v0", "FlappyBirdFeatures-v1"]

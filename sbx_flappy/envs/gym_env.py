@@ -18,14 +18,13 @@ from sbx_flappy.envs.constants import (
     OBS_TYPES,
     PIPE_COLORS,
 )
+from sbx_flappy.envs.window import HumanWindow, may_have_display
 from sbx_flappy.envs.wrappers import (
     FlapCooldown,
     FrameSkip,
-    HumanWindow,
     PixelObservation,
     UpstreamGame,
     check_integer,
-    may_have_display,
 )
 
 
