@@ -1,0 +1,202 @@
+"""
+RL-Zoo with the JAX PPO, in two ways.
+
+As a plug-in of RL-Zoo's own commands: importing this module puts the JAX PPO under "ppo", so
+``python -m rl_zoo3.train --algo ppo --env FlappyBird-v0 --gym-packages sbx_flappy.zoo -conf hyperparams/ppo.yml`` trains it,
+where ``--gym-packages sbx_flappy`` trains torch SB3's on the same environments.
+
+As a command line, ``sbx-flappy`` or ``python -m sbx_flappy.zoo``: RL-Zoo's commands with the JAX PPO as "ppo_jax" next to
+torch SB3's "ppo", so that both stand in one log folder and in one plot.
+"""
+
+import argparse
+import importlib
+import runpy
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rl_zoo3.train
+from rl_zoo3.exp_manager import ExperimentManager
+from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
+from rl_zoo3.utils import ALGOS
+from stable_baselines3 import PPO as TorchPPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import sync_envs_normalization
+
+from sbx_flappy import PPO
+
+PROG = "sbx-flappy"
+SETTINGS = "sbx_flappy.hyperparams.ppo"
+
+
+def register_algorithms(ppo: type[BaseAlgorithm]) -> None:
+    """
+    Put the JAX PPO under "ppo_jax" and the given one under "ppo", in the tables that all of RL-Zoo's modules share.
+
+    :param ppo: what "ppo" names
+    """
+    ALGOS["ppo"] = ppo
+    ALGOS["ppo_jax"] = PPO
+    HYPERPARAMS_SAMPLER["ppo_jax"] = HYPERPARAMS_SAMPLER["ppo"]
+    HYPERPARAMS_CONVERTER["ppo_jax"] = HYPERPARAMS_CONVERTER["ppo"]
+
+
+# RL-Zoo imports --gym-packages after its parser has fixed the choices of --algo: the plug-in takes a name that is among them.
+register_algorithms(ppo=PPO)
+
+
+def find_settings(algo: str, env_id: str) -> str | None:
+    """
+    Return where the settings lie when the command names none: our own, else RL-Zoo's for PPO.
+
+    :return: what ``-conf`` takes, or None for an algorithm whose settings RL-Zoo finds itself
+    """
+    if algo not in ("ppo", "ppo_jax"):
+        return None
+    if env_id in importlib.import_module(SETTINGS).hyperparams:
+        return SETTINGS
+    return str(Path(rl_zoo3.train.__file__).parent / "hyperparams" / "ppo.yml")
+
+
+class SettingsManager(ExperimentManager):
+    """RL-Zoo's manager of a run, which finds the settings by itself where the command has no ``-conf``."""
+
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *others: Any, **kwargs: Any) -> None:
+        super().__init__(args, algo, env_id, *others, **kwargs)
+        if args.conf_file is None:
+            self.config = find_settings(algo, env_id) or self.config
+
+
+class ScoreLogger(BaseCallback):
+    """Logs ``rollout/ep_score_mean``, the pipes passed per episode, over as many episodes as SB3 averages the reward."""
+
+    def _on_training_start(self) -> None:
+        self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
+
+    def _on_step(self) -> bool:
+        for done, info in zip(self.locals["dones"], self.locals["infos"], strict=True):
+            if done and "score" in info:
+                self.scores.append(info["score"])
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.scores:
+            self.logger.record("rollout/ep_score_mean", np.mean(self.scores))
+
+
+class DemoManager(SettingsManager):
+    """The manager of ``demo``: the score in the log, and measured before and after training."""
+
+    before: str
+    after: str
+
+    def create_callbacks(self) -> None:
+        super().create_callbacks()
+        self.callbacks.append(ScoreLogger())
+
+    def learn(self, model: BaseAlgorithm) -> None:
+        self.before = self.measure(model)
+        print(f"Before training: {self.before}")
+        super().learn(model)
+        self.after = self.measure(model)
+
+    def measure(self, model: BaseAlgorithm) -> str:
+        """Return, in words, how the model plays ``--eval-episodes`` episodes: its score, or its reward where there is none."""
+        scores: list[int] = []
+
+        def note_score(locals_: dict[str, Any], _globals: dict[str, Any]) -> None:
+            if locals_["done"] and "score" in locals_["info"]:
+                scores.append(locals_["info"]["score"])
+
+        env = self.create_envs(n_envs=1, eval_env=True)
+        training_env = model.get_env()
+        assert training_env is not None
+        sync_envs_normalization(training_env, env)
+        reward, _ = evaluate_policy(
+            model, env, self.n_eval_episodes, deterministic=self.deterministic_eval, callback=note_score
+        )
+        env.close()
+        if scores:
+            return f"score {np.mean(scores):.2f} (mean pipes per episode, {len(scores)} episodes)"
+        return f"mean reward {reward:.2f} ({self.n_eval_episodes} episodes)"
+
+
+def run_script(command: str, arguments: list[str]) -> None:
+    """Run one of RL-Zoo's commands. Its scripts read ``sys.argv`` themselves; the plots are imported only when asked for."""
+    sys.argv = [f"{PROG} {command}", *arguments]
+    if command == "record_video":
+        # It has no function to call and no --gym-packages: run in this process, it sees our environments and algorithms.
+        runpy.run_module("rl_zoo3.record_video", run_name="__main__")
+    else:
+        module = "rl_zoo3.plots" if "plot" in command else f"rl_zoo3.{command}"
+        getattr(importlib.import_module(module), command)()
+
+
+def demo(arguments: list[str]) -> None:
+    """Train the JAX PPO, print its score before and after, record a video, and say where all of it lies."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROG} demo",
+        description="Train the JAX PPO, print its score before and after, and film it. Further options go to train.",
+    )
+    parser.add_argument("--env", default="FlappyBird-v0", help="environment ID")
+    parser.add_argument("-f", "--log-folder", default="logs", help="Log folder")
+    parser.add_argument("-tb", "--tensorboard-log", help="Tensorboard log dir (default: tensorboard in the log folder)")
+    parser.add_argument("--video-length", default="1000", help="Length of the video, in timesteps")
+    args, others = parser.parse_known_args(arguments)
+    agent = ["--algo", "ppo_jax", "--env", args.env, "-f", args.log_folder]
+    tensorboard = args.tensorboard_log or str(Path(args.log_folder, "tensorboard"))
+    runs: list[DemoManager] = []
+
+    def start(*others: Any, **kwargs: Any) -> DemoManager:
+        runs.append(DemoManager(*others, **kwargs))
+        return runs[-1]
+
+    rl_zoo3.train.ExperimentManager = start  # type: ignore[assignment, attr-defined]
+    run_script("train", [*agent, "-tb", tensorboard, "--eval-freq", "-1", *others])
+    folder = Path(runs[0].save_path)
+    run_script("record_video", [*agent, "--exp-id", folder.name.rpartition("_")[2], "-n", args.video_length, "--no-render"])
+
+    print(f"\nBefore training: {runs[0].before}\nAfter training:  {runs[0].after}")
+    print(f"Model:           {folder / args.env}.zip\nTensorBoard:     {tensorboard}")
+    print(*(f"Video:           {video}" for video in sorted(folder.glob("videos/*"))), sep="\n")
+
+
+COMMANDS = {
+    "train": "train an agent, resume it (-i) or search for settings (-optimize)",
+    "enjoy": "watch a trained agent",
+    "record_video": "film a trained agent",
+    "plot_train": "plot the reward during training",
+    "all_plots": "plot the evaluations of several algorithms and print their table",
+    "plot_from_file": "plot what all_plots saved, of two runs or more per algorithm",
+    "demo": "train the JAX PPO, print its score before and after, and film it",
+}
+
+
+def main() -> None:
+    """The command line ``sbx-flappy``."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        description="RL-Zoo's commands with the JAX PPO: --algo ppo_jax; --algo ppo is torch SB3's.",
+        epilog=f"Each command has its own help: {PROG} train --help",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, description in COMMANDS.items():
+        commands.add_parser(name, help=description, add_help=False)
+    command = parser.parse_args(sys.argv[1:2]).command
+    arguments = sys.argv[2:]
+    register_algorithms(ppo=TorchPPO)
+    rl_zoo3.train.ExperimentManager = SettingsManager  # type: ignore[attr-defined]
+    if command == "demo":
+        demo(arguments)
+    else:
+        run_script(command, arguments)
+
+
+if __name__ == "__main__":
+    # By its proper name, so that --gym-packages sbx_flappy.zoo does not run this file again and take "ppo" from torch.
+    importlib.import_module("sbx_flappy.zoo").main()

@@ -1,0 +1,66 @@
+"""The algorithm learns, with the settings that people use."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rl_zoo3
+import yaml
+from rl_zoo3.utils import SimpleLinearSchedule
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from torch import nn
+
+from sbx_flappy import PPO
+from sbx_flappy.hyperparams.ppo import hyperparams as own_settings
+
+ZOO_SETTINGS = yaml.safe_load((Path(rl_zoo3.__file__).parent / "hyperparams" / "ppo.yml").read_text())
+
+
+def make_model(env_id: str, settings: dict[str, Any], seed: int) -> PPO:
+    """Return a model as RL-Zoo makes it of an entry of its YAML files."""
+    settings = dict(settings)
+    settings.pop("n_timesteps")
+    normalize = settings.pop("normalize", None)
+    for key in ("learning_rate", "clip_range"):
+        if isinstance(settings.get(key), str):
+            settings[key] = SimpleLinearSchedule(settings[key].removeprefix("lin_"))
+    if isinstance(settings.get("policy_kwargs"), str):
+        settings["policy_kwargs"] = eval(settings["policy_kwargs"], {"nn": nn, "dict": dict})
+    env: VecEnv = make_vec_env(env_id, n_envs=settings.pop("n_envs"), seed=seed)
+    if normalize is not None:
+        env = VecNormalize(env, **eval(normalize), gamma=settings["gamma"])
+    return PPO(env=env, seed=seed, **settings)
+
+
+@pytest.mark.expensive
+def test_cartpole_with_rl_zoos_settings_reaches_475() -> None:
+    settings = ZOO_SETTINGS["CartPole-v1"]
+    model = make_model("CartPole-v1", settings, seed=0).learn(int(settings["n_timesteps"]))
+    reward, _ = evaluate_policy(model, make_vec_env("CartPole-v1", seed=1000), n_eval_episodes=20)
+    assert reward >= 475
+
+
+def play(model: PPO, env_id: str, n_episodes: int) -> list[int]:
+    """Return the scores of deterministic episodes on seeds that were not trained on."""
+    scores: list[int] = []
+
+    def note_score(locals_: dict[str, Any], _globals: dict[str, Any]) -> None:
+        if locals_["done"]:
+            scores.append(locals_["info"]["score"])
+
+    evaluate_policy(model, make_vec_env(env_id, seed=10_000), n_eval_episodes=n_episodes, callback=note_score)
+    return scores
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("env_id", ["FlappyBirdFeatures-v0", "FlappyBirdFeatures-v1"])
+def test_features_learn_with_our_settings(env_id: str) -> None:
+    model = make_model(env_id, own_settings[env_id], seed=0)
+    before = np.mean(play(model, env_id, 10))
+    model.learn(250_000)  # an eighth of the entry's length, with a schedule as much shorter
+    after = np.mean(play(model, env_id, 10))
+    assert before < 1
+    assert after >= 20
