@@ -32,6 +32,8 @@ from sbx_flappy import PPO
 
 PROG = "sbx-flappy"
 SETTINGS = "sbx_flappy.hyperparams.ppo"
+#: Settings that learn within minutes, which ``demo`` prefers
+QUICK_SETTINGS = "sbx_flappy.hyperparams.ppo_quick"
 
 
 def register_algorithms(ppo: type[BaseAlgorithm]) -> None:
@@ -146,9 +148,15 @@ def demo(arguments: list[str]) -> None:
     parser.add_argument("--env", default="FlappyBird-v0", help="environment ID")
     parser.add_argument("-f", "--log-folder", default="logs", help="Log folder")
     parser.add_argument("-tb", "--tensorboard-log", help="Tensorboard log dir (default: tensorboard in the log folder)")
-    parser.add_argument("--video-length", default="1000", help="Length of the video, in timesteps")
+    parser.add_argument(
+        "-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)"
+    )
+    parser.add_argument("--video-length", default="500", help="Length of the video, in timesteps")
     args, others = parser.parse_known_args(arguments)
     agent = ["--algo", "ppo_jax", "--env", args.env, "-f", args.log_folder]
+    quick = QUICK_SETTINGS if args.env in importlib.import_module(QUICK_SETTINGS).hyperparams else None
+    conf_file = args.conf_file or quick
+    others += ["-conf", conf_file] if conf_file else []
     tensorboard = args.tensorboard_log or str(Path(args.log_folder, "tensorboard"))
     runs: list[DemoManager] = []
 
