@@ -1,7 +1,7 @@
 """
 PPO in JAX that is Stable-Baselines3's PPO in everything a user sees, and Flappy Bird as a Gymnasium environment.
 
-Importing the package registers the environments. PPO is imported when it is first asked for, so that the worker
+Importing the package registers the environments. The rest is imported when it is first asked for, so that the worker
 processes of a ``SubprocVecEnv``, which only play, start without JAX.
 """
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sbx_flappy.envs.registration import register_envs
 
 if TYPE_CHECKING:
+    from sbx_flappy.envs.vec_env import FlappyVecEnv
     from sbx_flappy.ppo import PPO
 
 __version__ = "0.1.0"
-__all__ = ["PPO", "__version__"]
+__all__ = ["PPO", "FlappyVecEnv", "__version__"]
 
 register_envs()
 
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from sbx_flappy.ppo import PPO
 
         return PPO
+    if name == "FlappyVecEnv":
+        from sbx_flappy.envs.vec_env import FlappyVecEnv
+
+        return FlappyVecEnv
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

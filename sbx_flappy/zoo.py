@@ -26,9 +26,11 @@ from stable_baselines3 import PPO as TorchPPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import sync_envs_normalization
+from stable_baselines3.common.vec_env import DummyVecEnv, sync_envs_normalization
 
 from sbx_flappy import PPO
+from sbx_flappy.envs.registration import ENV_IDS
+from sbx_flappy.envs.vec_env import FlappyVecEnv
 
 PROG = "sbx-flappy"
 SETTINGS = "sbx_flappy.hyperparams.ppo"
@@ -50,6 +52,23 @@ def register_algorithms(ppo: type[BaseAlgorithm]) -> None:
 
 # RL-Zoo imports --gym-packages after its parser has fixed the choices of --algo: the plug-in takes a name that is among them.
 register_algorithms(ppo=PPO)
+
+
+class DefaultVecEnv:
+    """
+    What RL-Zoo asks as ``ExperimentManager.default_vec_env_cls``: the VecEnv of a run, in place of the one it has chosen.
+
+    It is FlappyVecEnv where RL-Zoo has chosen ``DummyVecEnv``, its default, for one of our ids, and None otherwise, which
+    leaves RL-Zoo's choice. Asked of the class, as by ``enjoy``, it is None.
+    """
+
+    def __get__(self, manager: ExperimentManager | None, _owner: type) -> type[DummyVecEnv] | None:
+        if manager is None or manager.vec_env_class is not DummyVecEnv:
+            return None
+        return FlappyVecEnv if manager.env_name.gym_id in ENV_IDS else None
+
+
+ExperimentManager.default_vec_env_cls = DefaultVecEnv()  # type: ignore[assignment]
 
 
 def find_settings(algo: str, env_id: str) -> str | None:
@@ -148,9 +167,7 @@ def demo(arguments: list[str]) -> None:
     parser.add_argument("--env", default="FlappyBird-v0", help="environment ID")
     parser.add_argument("-f", "--log-folder", default="logs", help="Log folder")
     parser.add_argument("-tb", "--tensorboard-log", help="Tensorboard log dir (default: tensorboard in the log folder)")
-    parser.add_argument(
-        "-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)"
-    )
+    parser.add_argument("-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)")
     parser.add_argument("--video-length", default="500", help="Length of the video, in timesteps")
     args, others = parser.parse_known_args(arguments)
     agent = ["--algo", "ppo_jax", "--env", args.env, "-f", args.log_folder]

@@ -1,5 +1,5 @@
 """
-The Gymnasium environments over upstream's pygame game.
+The Gymnasium environments, over upstream's pygame game and over the native one.
 
 The oracle is upstream's own env under gymnasium's own wrappers, with a frame skip and a cool-down written out frame by frame.
 """
@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
@@ -24,6 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FrameSkip, register_envs
 from sbx_flappy.envs.constants import FLAP, GLIDE, MAX_PIPE_GAP, MIN_PIPE_GAP
+from sbx_flappy.envs.native_game import NativeGame
 from sbx_flappy.envs.window import HumanWindow
 from sbx_flappy.envs.wrappers import PixelObservation
 
@@ -43,11 +45,17 @@ def closed_display() -> Iterator[None]:
     pygame.display.quit()
 
 
+@pytest.fixture(params=["native", "pygame"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Both engines, for the tests of what holds for either."""
+    return request.param
+
+
 @pytest.fixture
 def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user asks SDL to show nothing; frames are not shown for their time, to save the tests'."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setattr(HumanWindow, "_show", HumanWindow._blit)
+    monkeypatch.setattr(HumanWindow, "show", HumanWindow.blit)
 
 
 @pytest.fixture
@@ -58,8 +66,17 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def upstream_of(env: gym.Env) -> UpstreamEnv:
-    """Return upstream's env inside one of ours."""
-    return env.unwrapped._game.unwrapped  # type: ignore[attr-defined]
+    """Return upstream's env inside one of ours that is played by pygame."""
+    return env.unwrapped.game.unwrapped  # type: ignore[attr-defined]
+
+
+def velocity_and_gaps(env: gym.Env) -> tuple[int, list[int]]:
+    """Return the bird's velocity, and where the gaps begin, in pixels, whatever the engine."""
+    game = env.unwrapped.game  # type: ignore[attr-defined]
+    if isinstance(game, NativeGame):
+        return game.state.velocity, [100 + 10 * gap for gap in game.state.pipe_gap_index]
+    pipes = sorted(game.unwrapped._upper_pipes, key=lambda pipe: pipe["x"])
+    return game.unwrapped._player_vel_y, [pipe["y"] + 320 for pipe in pipes]
 
 
 class Oracle:
@@ -126,22 +143,22 @@ def assert_same_play(env: gym.Env, oracle: Oracle, n_steps: int, mistakes: float
 
 
 @pytest.mark.parametrize("env_id, n_steps, mistakes", [("FlappyBird-v0", 200, 0.2), ("FlappyBird-v1", 300, 0.05)])
-def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(env_id: str, n_steps: int, mistakes: float) -> None:
+def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str, n_steps: int, mistakes: float) -> None:
     oracle = Oracle("pixels", *GAMES[env_id[-2:]])
-    n_games, best = assert_same_play(gym.make(env_id), oracle, n_steps, mistakes)
+    n_games, best = assert_same_play(gym.make(env_id, engine=engine), oracle, n_steps, mistakes)
     assert n_games >= 2 and best >= 3
 
 
 @pytest.mark.parametrize("env_id", FEATURES)
-def test_features_rewards_ends_and_scores_equal_the_slow_chain(env_id: str) -> None:
+def test_features_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str) -> None:
     oracle = Oracle("features", *GAMES[env_id[-2:]])
-    n_games, best = assert_same_play(gym.make(env_id), oracle, n_steps=3000, mistakes=0.05)
+    n_games, best = assert_same_play(gym.make(env_id, engine=engine), oracle, n_steps=3000, mistakes=0.05)
     assert n_games >= 10 and best >= 5
 
 
 @pytest.mark.parametrize("frame_skip, flap_cooldown", [(1, 0), (1, 3), (2, 5), (3, 0), (5, 4)])
-def test_every_frame_skip_and_cooldown_equals_the_slow_chain(frame_skip: int, flap_cooldown: int) -> None:
-    env = FlappyBirdEnv(frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=120)
+def test_every_frame_skip_and_cooldown_equals_the_slow_chain(engine: str, frame_skip: int, flap_cooldown: int) -> None:
+    env = FlappyBirdEnv(engine=engine, frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=120)
     oracle = Oracle("pixels", 120, flap_cooldown, frame_skip)
     assert assert_same_play(env, oracle, n_steps=200 // frame_skip, mistakes=0.5)[0] >= 1
 
@@ -153,8 +170,8 @@ def test_every_frame_skip_and_cooldown_equals_the_slow_chain(frame_skip: int, fl
         {"bird_color": "red", "pipe_color": "green", "background": None},
     ],
 )
-def test_colors_and_background_equal_upstreams(looks: dict[str, Any]) -> None:
-    assert_same_play(FlappyBirdEnv(**looks), Oracle("pixels", *GAMES["v0"], **looks), n_steps=40, mistakes=0.0)
+def test_colors_and_background_equal_upstreams(engine: str, looks: dict[str, Any]) -> None:
+    assert_same_play(FlappyBirdEnv(engine=engine, **looks), Oracle("pixels", *GAMES["v0"], **looks), n_steps=40, mistakes=0.0)
 
 
 def test_pixel_observation_equals_gymnasiums_wrappers_on_any_image() -> None:
@@ -180,9 +197,9 @@ def test_pixel_observation_equals_gymnasiums_wrappers_on_any_image() -> None:
         np.testing.assert_array_equal(observation, expected)
 
 
-def test_no_mistake_in_a_game_of_gap_150_passes_pipes() -> None:
+def test_no_mistake_in_a_game_of_gap_150_passes_pipes(engine: str) -> None:
     """The task can be won, and the score counts on over a whole game."""
-    env, oracle = gym.make("FlappyBirdFeatures-v0"), Oracle("features", *GAMES["v0"])
+    env, oracle = gym.make("FlappyBirdFeatures-v0", engine=engine), Oracle("features", *GAMES["v0"])
     assert assert_same_play(env, oracle, n_steps=1000, mistakes=0.0)[1] >= 20
 
 
@@ -192,21 +209,23 @@ def test_no_mistake_in_a_game_of_gap_150_passes_pipes() -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("display", ["no_display", "dummy_display"])
 @pytest.mark.parametrize("env_id", IDS)
-def test_gymnasiums_check_env_passes_without_a_warning(env_id: str, display: str, request: pytest.FixtureRequest) -> None:
+def test_gymnasiums_check_env_passes_without_a_warning(
+    engine: str, env_id: str, display: str, request: pytest.FixtureRequest
+) -> None:
     request.getfixturevalue(display)
-    check_env_gymnasium(gym.make(env_id).unwrapped)
+    check_env_gymnasium(gym.make(env_id, engine=engine).unwrapped)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("env_id", IDS)
-def test_sb3s_check_env_passes_without_a_warning(env_id: str) -> None:
-    check_env_sb3(gym.make(env_id).unwrapped)
-    check_env_sb3(gym.make(env_id, render_mode="rgb_array"), skip_render_check=False)
+def test_sb3s_check_env_passes_without_a_warning(engine: str, env_id: str) -> None:
+    check_env_sb3(gym.make(env_id, engine=engine).unwrapped)
+    check_env_sb3(gym.make(env_id, engine=engine, render_mode="rgb_array"), skip_render_check=False)
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_the_env_is_its_own_unwrapped(env_id: str) -> None:
-    env = gym.make(env_id)
+def test_the_env_is_its_own_unwrapped(engine: str, env_id: str) -> None:
+    env = gym.make(env_id, engine=engine)
     assert type(env.unwrapped) is FlappyBirdEnv and env.unwrapped.unwrapped is env.unwrapped
     shape, dtype = ((84, 84, 1), np.uint8) if env_id in PIXELS else ((12,), np.float32)
     assert (env.observation_space.shape, env.observation_space.dtype) == (shape, dtype)
@@ -231,29 +250,29 @@ def assert_same(left: Any, right: Any) -> None:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_a_seed_determines_all_that_follows(env_id: str) -> None:
+def test_a_seed_determines_all_that_follows(engine: str, env_id: str) -> None:
     """Also after other games in the same env, whose ground and wings stand elsewhere."""
     actions = np.random.default_rng(0).integers(0, 2, 60)
-    env = gym.make(env_id)
+    env = gym.make(env_id, engine=engine)
     first, other = play(env, actions, seed=3), play(env, actions, seed=4)
     assert_same(play(env, actions, seed=3), first)
-    assert_same(play(gym.make(env_id), actions, seed=3), first)
+    assert_same(play(gym.make(env_id, engine=engine), actions, seed=3), first)
     with pytest.raises(AssertionError):
         assert_same(other, first)
 
 
-def test_the_envs_generator_is_the_one_that_places_the_pipes() -> None:
-    env = FlappyBirdEnv(obs_type="features")
+def test_the_envs_generator_is_the_one_that_places_the_pipes(engine: str) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type="features")
     env.reset(seed=5)
-    heights = [pipe["y"] for pipe in upstream_of(env)._upper_pipes]
+    gaps = velocity_and_gaps(env)[1]
     env.np_random = np.random.default_rng(np.random.PCG64(np.random.SeedSequence(5)))
     env.reset()
-    assert [pipe["y"] for pipe in upstream_of(env)._upper_pipes] == heights
+    assert velocity_and_gaps(env)[1] == gaps
 
 
-def test_the_time_limit_truncates_and_sb3_is_told_so() -> None:
+def test_the_time_limit_truncates_and_sb3_is_told_so(engine: str) -> None:
     """Gliding for 5 steps of 4 frames stays in the air: from y = 244 at -9 pixels per frame it takes 19 to come back."""
-    env = DummyVecEnv([lambda: gym.make("FlappyBird-v0", max_episode_steps=5)])
+    env = DummyVecEnv([lambda: gym.make("FlappyBird-v0", engine=engine, max_episode_steps=5)])
     env.reset()
     infos = []
     for _ in range(5):
@@ -273,6 +292,99 @@ def test_render_fps_is_the_games_speed_in_steps(frame_skip: int, fps: int) -> No
     """30 / 4 = 7.5, rounded to 8."""
     assert FlappyBirdEnv(frame_skip=frame_skip).metadata["render_fps"] == fps
     assert FlappyBirdEnv.metadata["render_fps"] == 30
+
+
+# --- states that are saved
+
+STATE_ENVS = [{}, {"obs_type": "features", "frame_skip": 2, "pipe_gap": 100}]
+
+
+@pytest.mark.parametrize("arguments", STATE_ENVS)
+def test_a_state_brings_everything_back(arguments: dict[str, Any]) -> None:
+    """Also into another env, through a file, and for the games that come later."""
+    actions = np.random.default_rng(1).integers(0, 2, 80)
+
+    def play_on(env: FlappyBirdEnv, over: bool) -> list[Any]:
+        seen: list[Any] = [env.reset()] if over else []
+        for action in actions:
+            seen.append(env.step(action))
+            if seen[-1][2]:
+                seen.append(env.reset())
+        return seen
+
+    env = FlappyBirdEnv(**arguments)
+    play(env, actions[:25], seed=2)
+    for over in (False, True):
+        while over and not env.step(GLIDE)[2]:
+            pass
+        saved = pickle.loads(pickle.dumps(env.get_state()))
+        expected = play_on(env, over)
+        env.set_state(saved)
+        assert env.get_state() == saved
+        assert_same(play_on(env, over), expected)
+        other = FlappyBirdEnv(**arguments)
+        other.set_state(saved)
+        assert_same(play_on(other, over), expected)
+        env.set_state(saved)
+
+
+def test_a_state_that_is_over_needs_a_reset() -> None:
+    env, other = FlappyBirdEnv(obs_type="features"), FlappyBirdEnv(obs_type="features")
+    env.reset()
+    while not env.step(GLIDE)[2]:
+        pass
+    other.set_state(env.get_state())
+    with pytest.raises(ResetNeeded, match="the game is over"):
+        other.step(GLIDE)
+
+
+@pytest.mark.parametrize("copy", [deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_an_env_can_be_copied(copy: Any) -> None:
+    env = gym.make("FlappyBird-v0", render_mode="rgb_array")
+    actions = np.random.default_rng(3).integers(0, 2, 60)
+    play(env, actions[:20], seed=5)
+    env.reset()
+    twin = copy(env)
+    for action in actions[:5]:
+        np.testing.assert_equal(twin.step(action), env.step(action))
+    np.testing.assert_array_equal(twin.render(), env.render())
+    np.testing.assert_equal(twin.reset(), env.reset())
+
+
+def test_states_need_a_game_and_the_native_engine() -> None:
+    with pytest.raises(ResetNeeded, match=r"get_state\(\) before"):
+        FlappyBirdEnv().get_state()
+    env = FlappyBirdEnv(engine="pygame")
+    env.reset()
+    with pytest.raises(NotImplementedError, match="engine='native'"):
+        env.get_state()
+    with pytest.raises(NotImplementedError, match="engine='native'"):
+        env.set_state(None)
+
+
+# --- both engines
+
+ENGINES = ("native", "pygame")
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_both_engines_play_the_same_games(env_id: str) -> None:
+    """With an unseeded reset after each game, and another user of the env's random generator."""
+    native, pygame_env = (gym.make(env_id, engine=engine) for engine in ENGINES)
+    rng = np.random.default_rng(4)
+    np.testing.assert_equal(native.reset(seed=6), pygame_env.reset(seed=6))
+    n_games, n_steps = 0, 400 if env_id in PIXELS else 2000
+    for _ in range(n_steps):
+        action = int(rng.random() < 0.15)
+        result, expected = native.step(action), pygame_env.step(action)
+        np.testing.assert_equal(result, expected)
+        if result[2]:
+            n_games += 1
+            assert native.unwrapped.np_random.integers(30) == pygame_env.unwrapped.np_random.integers(30)
+            np.testing.assert_equal(native.reset(), pygame_env.reset())
+    assert n_games > 10
+    states = [env.unwrapped.np_random.bit_generator.state for env in (native, pygame_env)]
+    assert states[0] == states[1]
 
 
 # --- the cool-down
@@ -368,7 +480,7 @@ def test_the_cooldown_is_the_array_program_in_its_docstring(flap_cooldown: int) 
 
 def test_a_flap_that_upstream_ignores_starts_the_cooldown() -> None:
     """Upstream flaps only below the screen's top by less than two birds: not at y = -48, but at -47."""
-    env = FlappyBirdEnv(obs_type="features", frame_skip=1, flap_cooldown=4)
+    env = FlappyBirdEnv(obs_type="features", frame_skip=1, flap_cooldown=4, engine="pygame")
     env.reset(seed=0)
     game = upstream_of(env)
     game._player_y, game._player_vel_y = -48, 0
@@ -460,11 +572,11 @@ def test_max_pool_needs_arrays() -> None:
 
 
 @pytest.mark.parametrize("obs_type", ["pixels", "features"])
-def test_the_render_mode_never_changes_an_observation(obs_type: str, dummy_display: None) -> None:
+def test_the_render_mode_never_changes_an_observation(engine: str, obs_type: str, dummy_display: None) -> None:
     actions = np.random.default_rng(2).integers(0, 2, 40)
 
     def play_and_render(render_mode: str | None) -> list[Any]:
-        env = FlappyBirdEnv(obs_type=obs_type, render_mode=render_mode)
+        env = FlappyBirdEnv(engine=engine, obs_type=obs_type, render_mode=render_mode)
         seen: list[Any] = [env.reset(seed=1)]
         for action in actions:
             if render_mode is not None:
@@ -481,8 +593,8 @@ def test_the_render_mode_never_changes_an_observation(obs_type: str, dummy_displ
 
 
 @pytest.mark.parametrize("obs_type", ["pixels", "features"])
-def test_rgb_array_is_upstreams_frame(obs_type: str) -> None:
-    env = FlappyBirdEnv(obs_type=obs_type, render_mode="rgb_array")
+def test_rgb_array_is_upstreams_frame(engine: str, obs_type: str) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type=obs_type, render_mode="rgb_array")
     oracle = Oracle("features", *GAMES["v0"])
     env.reset(seed=0)
     oracle.reset(seed=0)
@@ -495,8 +607,8 @@ def test_rgb_array_is_upstreams_frame(obs_type: str) -> None:
         assert not np.shares_memory(frame, env.render())
 
 
-def test_human_shows_upstreams_frame_with_the_score_and_no_rays(dummy_display: None) -> None:
-    env = FlappyBirdEnv(render_mode="human")
+def test_human_shows_upstreams_frame_with_the_score_and_no_rays(engine: str, dummy_display: None) -> None:
+    env = FlappyBirdEnv(engine=engine, render_mode="human")
     oracle = Oracle("features", *GAMES["v0"])
     env.reset(seed=0)
     oracle.reset(seed=0)
@@ -510,7 +622,7 @@ def test_human_shows_upstreams_frame_with_the_score_and_no_rays(dummy_display: N
     env.close()
 
 
-def test_human_shows_every_frame_at_30_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_human_shows_every_frame_at_30_per_second(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One frame of the reset and 2 steps of 4 frames; ``render`` shows the last one again and does not wait."""
     ticks: list[int] = []
 
@@ -520,12 +632,15 @@ def test_human_shows_every_frame_at_30_per_second(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setattr(pygame.time, "Clock", Clock)
-    env = FlappyBirdEnv(obs_type="features", render_mode="human")
+    env = FlappyBirdEnv(engine=engine, obs_type="features", render_mode="human")
     env.reset()
     for _ in range(2):
         env.step(GLIDE)
         env.render()
     assert ticks == [30] * 9
+    while not env.step(GLIDE)[2]:
+        pass
+    assert len(ticks) == 1 + 31  # without a flap the bird dies in its 31st frame, and nothing is shown after it
     env.close()
 
 
@@ -537,25 +652,27 @@ def test_render_without_a_mode_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_human_without_a_display_is_an_error_at_construction(env_id: str, no_display: None) -> None:
+def test_human_without_a_display_is_an_error_at_construction(engine: str, env_id: str, no_display: None) -> None:
     with pytest.raises(RuntimeError, match=r"render_mode='human'.*rgb_array.*--no-render.*SDL_VIDEODRIVER=dummy"):
-        gym.make(env_id, render_mode="human")
+        gym.make(env_id, engine=engine, render_mode="human")
     assert not pygame.display.get_init()
 
 
-def test_a_driver_that_sdl_has_not_is_an_error_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_sdl_has_not_is_an_error_at_construction(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "nonsense")
     with pytest.raises(RuntimeError, match=r"render_mode='human'.*nonsense"):
-        FlappyBirdEnv(render_mode="human")
+        FlappyBirdEnv(engine=engine, render_mode="human")
 
 
 @pytest.mark.parametrize("close", ["ours", "upstreams"])
-def test_siblings_survive_a_close(close: str) -> None:
+def test_siblings_survive_a_close(engine: str, close: str) -> None:
     """Upstream's ``close`` quits pygame; ours must neither do so nor mind."""
     actions = np.random.default_rng(0).integers(0, 2, 10)
-    expected = play(FlappyBirdEnv(render_mode="rgb_array"), actions, seed=0)
-    env = FlappyBirdEnv(render_mode="rgb_array")
-    sibling: gym.Env = FlappyBirdEnv(render_mode="rgb_array") if close == "ours" else UpstreamEnv(render_mode="rgb_array")
+    expected = play(FlappyBirdEnv(engine=engine, render_mode="rgb_array"), actions, seed=0)
+    env = FlappyBirdEnv(engine=engine, render_mode="rgb_array")
+    sibling: gym.Env = (
+        FlappyBirdEnv(engine=engine, render_mode="rgb_array") if close == "ours" else UpstreamEnv(render_mode="rgb_array")
+    )
     sibling.reset()
     sibling.close()
     sibling.close()
@@ -563,22 +680,22 @@ def test_siblings_survive_a_close(close: str) -> None:
     assert env.render() is not None
 
 
-def test_the_last_window_closes_the_display(dummy_display: None) -> None:
-    first, second = FlappyBirdEnv(render_mode="human"), FlappyBirdEnv(render_mode="human")
+def test_the_last_window_closes_the_display(engine: str, dummy_display: None) -> None:
+    first, second = FlappyBirdEnv(engine=engine, render_mode="human"), FlappyBirdEnv(engine=engine, render_mode="human")
     first.reset()
     second.reset()
     first.close()
     first.close()
     assert pygame.display.get_surface() is not None
     second.step(GLIDE)
-    FlappyBirdEnv().close()
+    FlappyBirdEnv(engine=engine).close()
     assert pygame.display.get_init()
     second.close()
     assert not pygame.display.get_init()
 
 
-def test_a_window_comes_back_after_another_program_quits_pygame(dummy_display: None) -> None:
-    env = FlappyBirdEnv(render_mode="human")
+def test_a_window_comes_back_after_another_program_quits_pygame(engine: str, dummy_display: None) -> None:
+    env = FlappyBirdEnv(engine=engine, render_mode="human")
     env.reset()
     pygame.quit()
     env.step(GLIDE)
@@ -593,7 +710,7 @@ def test_a_window_comes_back_after_another_program_quits_pygame(dummy_display: N
     "argument, value, remedy",
     [
         ("obs_type", "lidar", "'pixels', 'features'"),
-        ("engine", "unity", "'pygame'"),
+        ("engine", "unity", "'native', 'pygame'"),
         ("render_mode", "ansi", "None, 'human', 'rgb_array'"),
         ("bird_color", "green", "'yellow', 'blue', 'red'"),
         ("bird_color", None, "'yellow', 'blue', 'red'"),
@@ -615,8 +732,8 @@ def test_a_wrong_argument_is_named_with_its_remedy(argument: str, value: Any, re
         FlappyBirdEnv(**{argument: value})
 
 
-def test_integers_of_numpy_are_arguments() -> None:
-    FlappyBirdEnv(frame_skip=np.int64(2), flap_cooldown=np.int32(0), pipe_gap=np.int64(MAX_PIPE_GAP)).reset()  # type: ignore[arg-type]
+def test_integers_of_numpy_are_arguments(engine: str) -> None:
+    FlappyBirdEnv(engine=engine, frame_skip=np.int64(2), flap_cooldown=np.int32(0), pipe_gap=np.int64(MAX_PIPE_GAP)).reset()  # type: ignore[arg-type]
 
 
 def test_no_flaps_get_through_a_gap_below_the_least() -> None:
@@ -638,41 +755,42 @@ def test_no_flaps_get_through_a_gap_below_the_least() -> None:
 
 
 @pytest.mark.parametrize("pipe_gap", [MIN_PIPE_GAP, MAX_PIPE_GAP])
-def test_features_stay_in_their_space_at_the_ends_of_the_gap(pipe_gap: int) -> None:
-    env = FlappyBirdEnv(obs_type="features", pipe_gap=pipe_gap, frame_skip=1, flap_cooldown=0)
+def test_features_stay_in_their_space_at_the_ends_of_the_gap(engine: str, pipe_gap: int) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type="features", pipe_gap=pipe_gap, frame_skip=1, flap_cooldown=0)
     for seed, action in enumerate([GLIDE, FLAP] * 4):
-        observation, terminated = env.reset(seed=seed)[0], False
-        while not terminated and len(upstream_of(env)._upper_pipes) and upstream_of(env)._score < 2:
+        observation, terminated, score = env.reset(seed=seed)[0], False, 0
+        while not terminated and score < 2:
             assert observation in env.observation_space
-            observation, _, terminated, _, _ = env.step(action)
+            observation, _, terminated, _, info = env.step(action)
+            score = info["score"]
 
 
 @pytest.mark.parametrize("action", [2, -1, 0.0, 1.0, None, "1", [1], np.array([0]), np.float32(1), np.array(3)])
-def test_an_action_outside_the_two_is_an_error(action: Any) -> None:
-    env = FlappyBirdEnv(obs_type="features")
+def test_an_action_outside_the_two_is_an_error(engine: str, action: Any) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type="features")
     env.reset()
     with pytest.raises(ValueError, match=r"action must be a single integer, 0 \(glide\) or 1 \(flap\), got"):
         env.step(action)
 
 
 @pytest.mark.parametrize("action", [1, True, np.int64(1), np.uint8(1), np.array(1), np.bool_(True)])
-def test_integers_and_0d_arrays_are_actions(action: Any) -> None:
-    env = FlappyBirdEnv(obs_type="features", frame_skip=1)
+def test_integers_and_0d_arrays_are_actions(engine: str, action: Any) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type="features", frame_skip=1)
     env.reset()
     env.step(action)
-    assert upstream_of(env)._player_vel_y == -9
+    assert velocity_and_gaps(env)[0] == -9
 
 
-def test_step_and_render_need_a_reset_even_unwrapped() -> None:
-    env = FlappyBirdEnv(render_mode="rgb_array")
+def test_step_and_render_need_a_reset_even_unwrapped(engine: str) -> None:
+    env = FlappyBirdEnv(engine=engine, render_mode="rgb_array")
     with pytest.raises(ResetNeeded, match=r"step\(\) before"):
         env.step(GLIDE)
     with pytest.raises(ResetNeeded, match=r"render\(\) before"):
         env.render()
 
 
-def test_a_step_after_the_end_is_an_error_until_the_reset() -> None:
-    env = FlappyBirdEnv(obs_type="features", render_mode="rgb_array")
+def test_a_step_after_the_end_is_an_error_until_the_reset(engine: str) -> None:
+    env = FlappyBirdEnv(engine=engine, obs_type="features", render_mode="rgb_array")
     env.reset()
     while not env.step(GLIDE)[2]:
         pass
@@ -683,9 +801,9 @@ def test_a_step_after_the_end_is_an_error_until_the_reset() -> None:
     env.step(GLIDE)
 
 
-def test_options_of_a_reset_are_an_error() -> None:
+def test_options_of_a_reset_are_an_error(engine: str) -> None:
     with pytest.raises(ValueError, match=r"`options` must be empty.*'score': 3"):
-        FlappyBirdEnv().reset(options={"score": 3})
+        FlappyBirdEnv(engine=engine).reset(options={"score": 3})
 
 
 # --- registration
@@ -775,9 +893,9 @@ def test_subprocesses_make_the_envs_by_their_spec(start_method: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_make_vec_in_one_process(env_id: str) -> None:
-    envs = gym.make_vec(env_id, num_envs=3, vectorization_mode="sync")
+def test_make_vec_in_one_process(engine: str, env_id: str) -> None:
+    envs = gym.make_vec(env_id, engine=engine, num_envs=3, vectorization_mode="sync")
     observations, _ = envs.reset(seed=0)
-    assert observations.shape == (3, *gym.make(env_id).observation_space.shape)  # type: ignore[misc]
+    assert observations.shape == (3, *gym.make(env_id, engine=engine).observation_space.shape)  # type: ignore[misc]
     assert envs.step(np.array([0, 1, 0]))[0].shape == observations.shape
     envs.close()

@@ -38,6 +38,18 @@ class FakeAtariEnv(FakeImageEnv):
 gym.register("FakeAtari-v0", "fake_atari:FakeAtariEnv", max_episode_steps=100)
 """
 
+SHOW_VEC_ENV = """
+from stable_baselines3.common.callbacks import BaseCallback
+
+class ShowVecEnv(BaseCallback):
+    def _on_training_start(self):
+        env = self.training_env.unwrapped
+        print("VecEnv:", type(env).__name__, env._batch is not None if hasattr(env, "_batch") else None)
+
+    def _on_step(self):
+        return True
+"""
+
 
 def run(*command: str, cwd: Path, status: int = 0, module: bool = True) -> str:
     """
@@ -96,6 +108,25 @@ def test_gym_package_decides_whose_ppo_rl_zoo_trains(package: str, expected: str
     assert "Loading hyperparameters from: sbx_flappy.hyperparams.ppo" in output
     assert "'dict(features_extractor_kwargs=dict(features_dim=256))'" in output
     assert trained_by(tmp_path / "logs/ppo/FlappyBird-v0_1/FlappyBird-v0.zip") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--env", "FlappyBird-v1"], "FlappyVecEnv True"),
+        pytest.param(["--env", "FlappyBird-v1", "--vec-env", "subproc"], "SubprocVecEnv None", marks=pytest.mark.expensive),
+        pytest.param(["--env", "CartPole-v1"], "DummyVecEnv None", marks=pytest.mark.expensive),
+    ],
+)
+def test_rl_zoo_plays_our_games_in_one_array_program(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    """By default, for our ids, RL-Zoo's time limit included, and without a line of the log that says otherwise."""
+    (tmp_path / "show.py").write_text(SHOW_VEC_ENV)
+    settings = ["-conf", str(SETTINGS), *TINY, "callback:'show.ShowVecEnv'", *NO_EVAL]
+    if "CartPole-v1" in arguments:
+        settings = settings[2:]
+    output = run("rl_zoo3.train", *arguments, "--gym-packages", "sbx_flappy.zoo", *settings, cwd=tmp_path)
+    assert f"VecEnv: {expected}" in output
+    assert "one by one" not in output
 
 
 def test_both_algorithms_stand_in_one_log_folder(logs: Path) -> None:

@@ -8,10 +8,18 @@ import gymnasium as gym
 # Importing upstream's package registers its own FlappyBird-v0. Once imported it does so no more: ours stays, whatever the
 # order of the user's imports.
 from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from sbx_flappy.envs.constants import EPISODE_FRAMES, GAMES
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
+from sbx_flappy.envs.vector_env import FlappyVectorEnv
 
+#: The ids, each with the kind of its observations and the version of its game
+ENV_IDS = {
+    f"{name}-{version}": (obs_type, version)
+    for name, obs_type in (("FlappyBird", "pixels"), ("FlappyBirdFeatures", "features"))
+    for version in GAMES
+}
 _OURS = frozenset(inspect.signature(FlappyBirdEnv).parameters)
 _UPSTREAMS = frozenset(inspect.signature(UpstreamEnv).parameters)
 
@@ -44,23 +52,47 @@ class FlappyBirdV0:
 make_flappy_bird_v0 = FlappyBirdV0()
 
 
+def make_vector_env(
+    num_envs: int = 1, max_episode_steps: int | None = None, autoreset_mode: Any = "NextStep", **kwargs: Any
+) -> VectorEnv:
+    """
+    Make many envs for ``gymnasium.make_vec``: one array program, or gymnasium's loop over single envs where there is none,
+    that is for ``engine="pygame"``, for windows and for upstream's own env.
+
+    The parameters are those of :class:`FlappyVectorEnv`, and of :class:`FlappyBirdV0` in place of ``FlappyBirdEnv``.
+    """
+    native = kwargs.get("engine", "native") == "native" and kwargs.get("render_mode") != "human"
+    if native and not (_UPSTREAMS - _OURS) & kwargs.keys():
+        return FlappyVectorEnv(num_envs, max_episode_steps, autoreset_mode, **kwargs)
+
+    def make() -> gym.Env:
+        env: gym.Env = gym.wrappers.OrderEnforcing(make_flappy_bird_v0(**kwargs))
+        return gym.wrappers.TimeLimit(env, max_episode_steps) if max_episode_steps and max_episode_steps > 0 else env
+
+    return SyncVectorEnv([make] * num_envs, autoreset_mode=autoreset_mode)
+
+
 def register_envs() -> None:
     """
     Register ``FlappyBird-v0``, ``-v1``, ``FlappyBirdFeatures-v0`` and ``-v1``, in place of what has these ids.
 
     Every episode is truncated after 40,000 frames: 10,000 steps of the v0 ids and 20,000 of the v1 ids.
     """
-    for name, obs_type in (("FlappyBird", "pixels"), ("FlappyBirdFeatures", "features")):
-        for version, game in GAMES.items():
-            env_id = f"{name}-{version}"
-            gym.registry.pop(env_id, None)  # otherwise gymnasium warns of a second registration
-            if env_id == "FlappyBird-v0":
-                # No arguments of its own, which could not be told from the user's: the env's defaults are this game.
-                entry_point, arguments = f"{__name__}:make_flappy_bird_v0", {}
-            else:
-                entry_point, arguments = "sbx_flappy.envs.gym_env:FlappyBirdEnv", {"obs_type": obs_type, **game}
-            max_episode_steps = EPISODE_FRAMES // game["frame_skip"]
-            gym.register(env_id, entry_point, max_episode_steps=max_episode_steps, kwargs=arguments)
+    for env_id, (obs_type, version) in ENV_IDS.items():
+        game = GAMES[version]
+        gym.registry.pop(env_id, None)  # otherwise gymnasium warns of a second registration
+        if env_id == "FlappyBird-v0":
+            # No arguments of its own, which could not be told from the user's: the env's defaults are this game.
+            entry_point, arguments = f"{__name__}:make_flappy_bird_v0", {}
+        else:
+            entry_point, arguments = "sbx_flappy.envs.gym_env:FlappyBirdEnv", {"obs_type": obs_type, **game}
+        gym.register(
+            env_id,
+            entry_point,
+            max_episode_steps=EPISODE_FRAMES // game["frame_skip"],
+            kwargs=arguments,
+            vector_entry_point=f"{__name__}:make_vector_env",
+        )
     _keep_v0_current()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pygame
 
 from sbx_flappy.envs.constants import GAME_FPS
@@ -45,54 +46,37 @@ def start_display() -> None:
         raise RuntimeError(NO_DISPLAY.format(reason=f"SDL offers only its driver {driver!r}"))
 
 
-class HumanWindow(FrameWrapper):
+class HumanWindow:
     """
-    Show every frame in a window, 30 a second.
+    Shows the frames of a game, 30 a second.
 
     pygame has one window per process, so the windows of several envs are one. It is closed with the last of them.
 
-    :param env: any env of which a step is one frame
-    :param draw: returns a surface with the last frame on it
+    :param draw: returns the last frame: a surface, or an array (height, width, 3), uint8
     :param fps: frames per second; 0 does not wait
     :raises RuntimeError: if there is no display
     """
 
     open_windows: "weakref.WeakSet[HumanWindow]" = weakref.WeakSet()
 
-    def __init__(self, env: gym.Env, draw: Callable[[], pygame.Surface], fps: int = GAME_FPS) -> None:
-        super().__init__(env)
+    def __init__(self, draw: Callable[[], pygame.Surface | np.ndarray], fps: int = GAME_FPS) -> None:
         start_display()
         self.draw = draw
         self.fps = fps
         self._clock = pygame.time.Clock()
         self.open_windows.add(self)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the env and show its first frame."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._show()
-        return observation, info
-
-    def advance(self, action: Any) -> Outcome:
-        """Play a frame and show it."""
-        outcome = self.frames.advance(action)
-        self._show()
-        return outcome
-
-    def render(self) -> None:
-        """Show the last frame again, without waiting: each frame was shown for its time when it was played."""
-        self._blit()
-
-    def _show(self) -> None:
+    def show(self) -> None:
         """Show the last frame for its time."""
-        self._blit()
+        self.blit()
         self._clock.tick(self.fps)
 
-    def _blit(self) -> None:
+    def blit(self) -> None:
         """Copy the last frame to the window, which is made anew if another env or program has closed it."""
         if self not in self.open_windows:
             return
-        surface = self.draw()
+        frame = self.draw()
+        surface = frame if isinstance(frame, pygame.Surface) else pygame.surfarray.make_surface(frame.swapaxes(0, 1))
         window = pygame.display.get_surface() if pygame.display.get_init() else None
         if window is None or window.get_size() != surface.get_size():
             window = pygame.display.set_mode(surface.get_size())
@@ -101,9 +85,42 @@ class HumanWindow(FrameWrapper):
         pygame.display.flip()
 
     def close(self) -> None:
-        """Close the env, and the window if no other env shows its frames in it."""
-        super().close()
+        """Close the window if no other env shows its frames in it."""
         if self in self.open_windows:
             self.open_windows.discard(self)
             if not self.open_windows:
                 pygame.display.quit()
+
+
+class ShowInWindow(FrameWrapper):
+    """
+    Show every frame of an env in a window.
+
+    :param env: any env of which a step is one frame
+    :param draw: see :class:`HumanWindow`
+    """
+
+    def __init__(self, env: gym.Env, draw: Callable[[], pygame.Surface | np.ndarray]) -> None:
+        super().__init__(env)
+        self.window = HumanWindow(draw)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Reset the env and show its first frame."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.window.show()
+        return observation, info
+
+    def advance(self, action: Any) -> Outcome:
+        """Play a frame and show it."""
+        outcome = self.frames.advance(action)
+        self.window.show()
+        return outcome
+
+    def render(self) -> None:
+        """Show the last frame again, without waiting: each frame was shown for its time when it was played."""
+        self.window.blit()
+
+    def close(self) -> None:
+        """Close the env, and the window."""
+        super().close()
+        self.window.close()

@@ -1,0 +1,173 @@
+"""Many games behind Gymnasium's own vector API, played as one array program."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from sbx_flappy.envs.batch import FlappyBatch
+from sbx_flappy.envs.gym_env import FlappyBirdEnv
+from sbx_flappy.envs.native_game import NativeGame
+
+#: What SyncVectorEnv.step and .reset return
+VectorStep = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """
+    ``gymnasium.vector.SyncVectorEnv`` over ``gymnasium.make``'s single envs, as one array program: the same seeds give the
+    same results, in every autoreset mode.
+
+    Made by ``gymnasium.make_vec("FlappyBird-v0", num_envs=64)``. Difference: the actions of all games are checked, also of
+    those that are only started anew in this step.
+
+    :param num_envs: number of games
+    :param max_episode_steps: an episode is truncated after so many steps; None or -1: never
+    :param autoreset_mode: "NextStep", "SameStep" or "Disabled", or gymnasium's ``AutoresetMode``
+    :param env_kwargs: arguments of :class:`~.gym_env.FlappyBirdEnv`; no "human" render mode, no engine but "native"
+    :raises ValueError: if an argument is none of those above
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        max_episode_steps: int | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        **env_kwargs: Any,
+    ) -> None:
+        super().__init__()
+        template = FlappyBirdEnv(**env_kwargs)
+        if not isinstance(template.game, NativeGame) or template.render_mode == "human":
+            template.close()
+            raise ValueError("FlappyVectorEnv needs engine='native', and no render_mode='human'.")
+        self.num_envs = num_envs
+        self.max_episode_steps = max_episode_steps if max_episode_steps and max_episode_steps > 0 else None
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.render_mode = template.render_mode
+        self.metadata = {**template.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_observation_space, self.single_action_space = template.observation_space, template.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._batch = FlappyBatch(num_envs, *template.game.options)
+        self._elapsed = np.zeros(num_envs, dtype=np.int64)
+        self._started = np.zeros(num_envs, dtype=bool)
+        self._done = np.zeros(num_envs, dtype=bool)
+        self._seeds: list[int | None] = [None] * num_envs
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> Any:
+        """The games' random generators, a tuple."""
+        self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
+        return tuple(self._batch.generator(game) for game in range(self.num_envs))
+
+    @property
+    def np_random_seed(self) -> Any:
+        """The games' seeds, a tuple."""
+        self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
+        return tuple(self._seeds)
+
+    def _seed_games(self, seeds: list[int | None], games: np.ndarray) -> None:
+        """Give new random generators to the games that have a seed here, and to those that have no generator."""
+        for game in games.tolist():
+            if seeds[game] is not None or self._seeds[game] is None:
+                generator, self._seeds[game] = seeding.np_random(seeds[game])
+                self._batch.set_generator(game, generator)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """
+        Start new games, all or those of ``options["reset_mask"]``, and return the observations of all.
+
+        :param seed: the first game's, to which the others add 1, 2, ...; or a seed or None for each
+        :param options: ``reset_mask`` is a bool array ``[num_envs]``; there are no others
+        :raises ValueError: if there are not as many seeds as games, or if there are other options
+        """
+        seeds: list[int | None] = [None] * self.num_envs
+        if seed is not None:
+            seeds = [seed + game for game in range(self.num_envs)] if isinstance(seed, int) else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"`seed` must be an integer or a list of {self.num_envs}, one per game, got {len(seeds)}.")
+        options = dict(options or {})
+        mask = self._check_mask(options.pop("reset_mask", None))
+        if options:
+            raise ValueError(f"`options` may hold a 'reset_mask' and nothing else, got {options!r}.")
+        self._seed_games(seeds, np.flatnonzero(mask))
+        seeded = np.array([seed is not None for seed in seeds])
+        self._batch.start(np.flatnonzero(mask & seeded), fresh=True)
+        self._batch.start(np.flatnonzero(mask & ~seeded))
+        self._elapsed[mask] = 0
+        self._started[mask] = True
+        self._done[mask] = False
+        return self._batch.observations.copy(), self._score_info(np.zeros(self.num_envs, dtype=np.int64), mask)
+
+    def _check_mask(self, mask: Any) -> np.ndarray:
+        """Return which games are to be started: all where there is no mask."""
+        if mask is None:
+            return np.ones(self.num_envs, dtype=bool)
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(f"`options['reset_mask']` must be a numpy array of bools, got {mask!r}.")
+        if mask.shape != (self.num_envs,) or not np.any(mask):
+            raise ValueError(f"`options['reset_mask']` must have {self.num_envs} entries, one of them True, got {mask!r}.")
+        return mask
+
+    def step(self, actions: np.ndarray) -> VectorStep:
+        """
+        Play a step, and start the games that have ended as ``autoreset_mode`` says.
+
+        :param actions: 0 or 1, integers ``[num_envs]``
+        :raises ValueError: if the actions are none of these
+        :raises gymnasium.error.ResetNeeded: before the first reset, and after the end of a game with "Disabled"
+        """
+        if not self._started.all():
+            raise ResetNeeded("Cannot call step() before reset().")
+        idle = self._done if self.autoreset_mode is AutoresetMode.NEXT_STEP and self._done.any() else None
+        if idle is None and self._done.any():
+            raise ResetNeeded(f"Games {np.flatnonzero(self._done).tolist()} are over: reset them with 'reset_mask'.")
+        observations, rewards, terminated, scores = self._batch.step(actions, idle=idle)
+        rewards, scores = rewards.copy(), scores.astype(np.int64)
+        self._elapsed += 1
+        truncated = np.zeros_like(terminated) if self.max_episode_steps is None else self._elapsed >= self.max_episode_steps
+        if idle is not None:
+            self._start(np.flatnonzero(idle))
+            rewards[idle], terminated[idle], truncated[idle], scores[idle] = 0.0, False, False, 0
+        self._done = terminated | truncated
+        infos: dict[str, Any] = {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and self._done.any():
+            infos = self._final_info(observations, scores)
+            scores = np.where(self._done, 0, scores)
+            self._start(np.flatnonzero(self._done))
+            self._done = np.zeros_like(self._done)
+        infos.update(self._score_info(scores, np.ones(self.num_envs, dtype=bool)))
+        return observations.copy(), rewards, terminated, truncated, infos
+
+    def _start(self, games: np.ndarray) -> None:
+        """Start new games without seeds."""
+        self._batch.start(games)
+        self._elapsed[games] = 0
+
+    def _score_info(self, scores: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
+        """Return the info of the games of a mask."""
+        return {"score": np.where(mask, scores, 0), "_score": mask.copy()}
+
+    def _final_info(self, observations: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+        """Return what gymnasium keeps of the games that have ended in this step."""
+        done = self._done
+        final = np.full(self.num_envs, None, dtype=object)
+        for game in np.flatnonzero(done):
+            final[game] = observations[game].copy()
+        info = self._score_info(scores, done)
+        return {"final_obs": final, "_final_obs": done.copy(), "final_info": info, "_final_info": done.copy()}
+
+    def render(self) -> tuple[Any, ...]:
+        """Return each game's last frame, (512, 288, 3), uint8, with "rgb_array"."""
+        if self.render_mode is None:
+            gym.logger.warn("render() shows nothing with render_mode=None: make the envs with 'rgb_array'.")
+            return (None,) * self.num_envs
+        if not self._started.all():
+            raise ResetNeeded("Cannot call render() before reset().")
+        return tuple(self._batch.render(game) for game in range(self.num_envs))

@@ -1,0 +1,222 @@
+"""Gymnasium's vector API: the array program against gymnasium's own loop over single envs."""
+
+import pickle
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from sbx_flappy.envs import FlappyBirdEnv
+from sbx_flappy.envs.vector_env import FlappyVectorEnv
+
+IDS = ["FlappyBird-v0", "FlappyBird-v1", "FlappyBirdFeatures-v0", "FlappyBirdFeatures-v1"]
+MODES = list(AutoresetMode)
+
+
+def make_pair(env_id: str, n_envs: int, mode: AutoresetMode, **kwargs: Any) -> tuple[Any, Any]:
+    """Return our vector env and gymnasium's over the same single envs, with the same arguments."""
+    ours = gym.make_vec(env_id, n_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)
+    sync = gym.make_vec(env_id, n_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
+    return ours, sync
+
+
+def as_lists(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a step returned, with a list in place of the array of last observations, which NumPy cannot compare."""
+    *arrays, info = result
+    return *arrays, {name: list(value) if name == "final_obs" else value for name, value in info.items()}
+
+
+def assert_same_steps(ours: Any, sync: Any, n_steps: int, seed: Any = 3) -> tuple[int, int]:
+    """Play both and compare all they return; return how many games ended by death, and by the time limit."""
+    rng = np.random.default_rng(0)
+    deaths = truncations = 0
+    np.testing.assert_equal(ours.reset(seed=seed), sync.reset(seed=seed))
+    for _ in range(n_steps):
+        actions = (rng.random(ours.num_envs) < 0.15).astype(np.int64)
+        result, expected = ours.step(actions), sync.step(actions)
+        np.testing.assert_equal(as_lists(result), as_lists(expected))
+        assert [array.dtype for array in result[:4]] == [array.dtype for array in expected[:4]]
+        assert result[4]["score"].dtype == expected[4]["score"].dtype
+        assert set(result[4]) == set(expected[4])
+        done = result[2] | result[3]
+        deaths, truncations = deaths + int(result[2].sum()), truncations + int(result[3].sum())
+        if done.any() and ours.metadata["autoreset_mode"] is AutoresetMode.DISABLED:
+            resets = [env.reset(options={"reset_mask": done.copy()}) for env in (ours, sync)]
+            np.testing.assert_equal(*resets)
+    return deaths, truncations
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("env_id", IDS)
+def test_everything_equals_sync_vector_env(env_id: str, mode: AutoresetMode) -> None:
+    limit = 21 if env_id.endswith("v0") else 30
+    deaths, truncations = assert_same_steps(*make_pair(env_id, 5, mode, max_episode_steps=limit), n_steps=200)
+    assert deaths > 10 and truncations > 0
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("env_id", IDS)
+def test_thousands_of_steps_equal_sync_vector_env(env_id: str, mode: AutoresetMode) -> None:
+    assert_same_steps(*make_pair(env_id, 8, mode, max_episode_steps=30), n_steps=3000)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_death_in_the_step_of_the_time_limit(mode: AutoresetMode) -> None:
+    """Without a flap the bird dies in its 31st frame, which is one of the 8th step."""
+    ours, sync = make_pair("FlappyBirdFeatures-v0", 2, mode, max_episode_steps=8)
+    ours.reset(seed=0)
+    sync.reset(seed=0)
+    for _ in range(8):
+        result, expected = ours.step(np.zeros(2, int)), sync.step(np.zeros(2, int))
+        np.testing.assert_equal(as_lists(result), as_lists(expected))
+    assert result[2].all() and result[3].all()
+
+
+@pytest.mark.parametrize("seed", [7, [4, 9, 4], [4, None, 2]])
+def test_seeds_are_sync_vector_envs(seed: Any) -> None:
+    ours, sync = make_pair("FlappyBirdFeatures-v0", 3, AutoresetMode.NEXT_STEP)
+    assert_same_steps(ours, sync, n_steps=30, seed=7)
+    assert_same_steps(ours, sync, n_steps=30, seed=seed)
+    assert_same_steps(ours, sync, n_steps=30, seed=None)
+    assert ours.np_random_seed == sync.np_random_seed
+    states = [[generator.bit_generator.state for generator in env.np_random] for env in (ours, sync)]
+    assert states[0] == states[1]
+
+
+def test_a_game_without_a_seed_draws_one() -> None:
+    first, other = (gym.make_vec("FlappyBirdFeatures-v0", 4) for _ in range(2))
+    assert first.np_random_seed != other.np_random_seed
+    assert len(set(first.np_random_seed)) == 4  # type: ignore[arg-type]
+
+
+def test_spaces_and_metadata_are_sync_vector_envs() -> None:
+    for env_id in IDS:
+        ours, sync = make_pair(env_id, 3, AutoresetMode.SAME_STEP, render_mode="rgb_array")
+        for name in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
+            assert getattr(ours, name) == getattr(sync, name)
+        assert (ours.metadata, ours.num_envs, ours.render_mode) == (sync.metadata, sync.num_envs, sync.render_mode)
+        assert ours.spec.kwargs["vectorization_mode"] == "vector_entry_point"
+        assert type(gym.make_vec(ours.spec)) is FlappyVectorEnv
+
+
+def test_make_vec_takes_the_array_program_by_itself() -> None:
+    env = gym.make_vec("FlappyBird-v1", 2)
+    assert type(env) is FlappyVectorEnv and env.max_episode_steps == 20_000
+    assert repr(env) == "FlappyVectorEnv(FlappyBird-v1, num_envs=2)"
+    env.close()
+    assert env.closed
+
+
+@pytest.mark.parametrize("limit", [None, -1])
+def test_there_may_be_no_time_limit(limit: int | None) -> None:
+    env = FlappyVectorEnv(2, limit, obs_type="features")
+    env.reset(seed=0)
+    assert not any(env.step(np.array([0, 0]))[3].any() for _ in range(30))
+
+
+def test_rendering_shows_each_game() -> None:
+    ours, sync = make_pair("FlappyBird-v0", 3, AutoresetMode.NEXT_STEP, render_mode="rgb_array")
+    assert_same_steps(ours, sync, n_steps=12)
+    np.testing.assert_equal(ours.render(), sync.render())
+    silent = FlappyVectorEnv(2)
+    silent.reset()
+    with pytest.warns(UserWarning, match="rgb_array"):
+        assert silent.render() == (None, None)
+
+
+def test_what_is_returned_is_never_written_again() -> None:
+    env = FlappyVectorEnv(3, 5, autoreset_mode="SameStep")
+    returned = [env.reset(seed=0), *(as_lists(env.step(np.array([0, 1, 0]))) for _ in range(20))]
+    kept = pickle.loads(pickle.dumps(returned))
+    for _ in range(20):
+        env.step(np.array([1, 0, 0]))
+    np.testing.assert_equal(returned, kept)
+
+
+@pytest.mark.parametrize("wrapper", [gym.wrappers.vector.RecordEpisodeStatistics, gym.wrappers.vector.NormalizeReward])
+def test_gymnasiums_vector_wrappers(wrapper: Any) -> None:
+    env = wrapper(FlappyVectorEnv(3, 6, obs_type="features"))
+    env.reset(seed=0)
+    infos = [env.step(np.zeros(3, int))[4] for _ in range(12)]
+    assert wrapper is gym.wrappers.vector.NormalizeReward or any("episode" in info for info in infos)
+
+
+# --- what is no array program
+
+
+@pytest.mark.parametrize(
+    "arguments, single", [({"engine": "pygame"}, FlappyBirdEnv), ({"use_lidar": False, "pipe_gap": 120}, UpstreamEnv)]
+)
+def test_other_games_are_gymnasiums_loop(arguments: dict[str, Any], single: type) -> None:
+    env = gym.make_vec("FlappyBird-v0", 2, max_episode_steps=4, autoreset_mode="SameStep", **arguments)
+    assert type(env) is SyncVectorEnv and env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    assert all(type(one.unwrapped) is single for one in env.envs)
+    env.reset(seed=0)
+    assert [bool(env.step(np.array([0, 0]))[3].any()) for _ in range(4)] == [False, False, False, True]
+    env.close()
+
+
+def test_the_array_program_alone_refuses_them() -> None:
+    with pytest.raises(ValueError, match="engine='native'"):
+        FlappyVectorEnv(2, engine="pygame")
+
+
+# --- errors
+
+
+@pytest.mark.parametrize("actions", [[0], [0, 1, 0], [0, 2], [-1, 0], [0.0, 1.0], [[0, 1]]])
+def test_wrong_actions_are_an_error(actions: Any) -> None:
+    env = FlappyVectorEnv(2, obs_type="features")
+    env.reset()
+    with pytest.raises(ValueError, match=r"2 integers, 0 \(glide\) or 1 \(flap\)"):
+        env.step(np.array(actions))
+
+
+def test_step_and_render_need_a_reset() -> None:
+    env = FlappyVectorEnv(2, render_mode="rgb_array")
+    for method in (env.render, lambda: env.step(np.array([0, 0]))):
+        with pytest.raises(ResetNeeded):
+            method()
+    env.reset(options={"reset_mask": np.array([True, False])})
+    with pytest.raises(ResetNeeded):
+        env.step(np.array([0, 0]))
+
+
+def test_without_autoreset_a_game_that_is_over_needs_one() -> None:
+    env = FlappyVectorEnv(2, 3, "Disabled", obs_type="features")
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(np.array([0, 0]))
+    with pytest.raises(ResetNeeded, match=r"\[0, 1\]"):
+        env.step(np.array([0, 0]))
+
+
+@pytest.mark.parametrize(
+    "mask, error",
+    [
+        ([True, True], TypeError),
+        (np.array([1, 0]), TypeError),
+        (np.array([True]), ValueError),
+        (np.array([False, False]), ValueError),
+    ],
+)
+def test_a_wrong_mask_is_an_error(mask: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="reset_mask"):
+        FlappyVectorEnv(2, obs_type="features").reset(options={"reset_mask": mask})
+
+
+def test_other_options_and_seeds_are_an_error() -> None:
+    env = FlappyVectorEnv(2, obs_type="features")
+    with pytest.raises(ValueError, match="'score': 3"):
+        env.reset(options={"score": 3})
+    with pytest.raises(ValueError, match="`seed`"):
+        env.reset(seed=[1, 2, 3])
+    with pytest.raises(ValueError, match="bird_color"):
+        FlappyVectorEnv(2, bird_color="green")
+    with pytest.raises(ValueError, match="Later"):
+        FlappyVectorEnv(2, autoreset_mode="Later")
