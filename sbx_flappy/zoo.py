@@ -148,9 +148,7 @@ def demo(arguments: list[str]) -> None:
     parser.add_argument("--env", default="FlappyBird-v0", help="environment ID")
     parser.add_argument("-f", "--log-folder", default="logs", help="Log folder")
     parser.add_argument("-tb", "--tensorboard-log", help="Tensorboard log dir (default: tensorboard in the log folder)")
-    parser.add_argument(
-        "-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)"
-    )
+    parser.add_argument("-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)")
     parser.add_argument("--video-length", default="500", help="Length of the video, in timesteps")
     args, others = parser.parse_known_args(arguments)
     agent = ["--algo", "ppo_jax", "--env", args.env, "-f", args.log_folder]

@@ -101,6 +101,12 @@ def get_distribution(network: ActorCritic, params: PyTree, observations: PyTree)
 
 
 @program("network")
+def extract_features(network: ActorCritic, params: PyTree, observations: PyTree) -> Any:
+    """Return the features, float32 ``[B, L]``, or the actor's and the critic's if they are not shared."""
+    return apply(network, params, observations, ActorCritic.features)
+
+
+@program("network")
 def evaluate_actions(
     network: ActorCritic, params: PyTree, observations: PyTree, actions: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:

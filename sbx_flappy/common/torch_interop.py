@@ -8,6 +8,7 @@ kernels are transposed, and torch names a shared features extractor three times.
 import collections
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ import optax
 import torch as th
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
+from sbx_flappy.common.validation import suggest
+from sbx_flappy.functional import optimizers
 from sbx_flappy.functional.networks import Activation
 from sbx_flappy.functional.types import PyTree
 
@@ -50,59 +53,52 @@ def get_activation(activation_fn: Any) -> Activation:
     :raises ValueError: for a torch class without a counterpart here
     :raises TypeError: for anything else
     """
-    if activation_fn in ACTIVATIONS:
+    if isinstance(activation_fn, type) and activation_fn in ACTIVATIONS:
         return ACTIVATIONS[activation_fn]
     if isinstance(activation_fn, type) and issubclass(activation_fn, th.nn.Module):
         raise ValueError(
             f"`activation_fn` {activation_fn.__name__} has no counterpart here; "
             f"pass a function such as flax.linen.relu, or one of {sorted(cls.__name__ for cls in ACTIVATIONS)}."
         )
-    if isinstance(activation_fn, type) or not callable(activation_fn):
+    if isinstance(activation_fn, (type, th.nn.Module)) or not callable(activation_fn):
         raise TypeError(f"`activation_fn` must be a function of arrays or a class of torch.nn, got {activation_fn!r}.")
     return activation_fn
 
 
-def _betas(kwargs: dict[str, Any]) -> dict[str, Any]:
-    beta_1, beta_2 = kwargs.pop("betas", (0.9, 0.999))
-    return {"b1": float(beta_1), "b2": float(beta_2)}
+def _weight_decay(kwargs: dict[str, Any], default: float = 0.0) -> dict[str, Any]:
+    return {"weight_decay": float(kwargs.pop("weight_decay", default))}
+
+
+def _moments(kwargs: dict[str, Any]) -> dict[str, Any]:
+    b1, b2 = kwargs.pop("betas", (0.9, 0.999))
+    return {"b1": float(b1), "b2": float(b2), "eps": float(kwargs.pop("eps", 1e-8))}
 
 
 def _adam(kwargs: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    weight_decay = float(kwargs.pop("weight_decay", 0.0))
-    betas, eps, amsgrad = _betas(kwargs), float(kwargs.pop("eps", 1e-8)), kwargs.pop("amsgrad", False)
-    factory = optax.amsgrad if amsgrad else optax.adam
-    return (
-        (adam_with_l2, {"weight_decay": weight_decay, **betas, "eps": eps})
-        if weight_decay
-        else (factory, {**betas, "eps": eps})
-    )
+    extra = {**_weight_decay(kwargs), "amsgrad": bool(kwargs.pop("amsgrad", False))}
+    if any(extra.values()):
+        return optimizers.adam, {**_moments(kwargs), **extra}
+    return optax.adam, _moments(kwargs)
 
 
 def _adamw(kwargs: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    weight_decay = float(kwargs.pop("weight_decay", 1e-2))
-    return optax.adamw, {**_betas(kwargs), "eps": float(kwargs.pop("eps", 1e-8)), "weight_decay": weight_decay}
+    return optax.adamw, {**_moments(kwargs), **_weight_decay(kwargs, 1e-2)}
 
 
 def _sgd(kwargs: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    momentum = float(kwargs.pop("momentum", 0.0))
-    return optax.sgd, {"momentum": momentum or None, "nesterov": bool(kwargs.pop("nesterov", False))}
+    options = {"momentum": float(kwargs.pop("momentum", 0.0)), "nesterov": bool(kwargs.pop("nesterov", False))}
+    return optimizers.sgd, {**options, **_weight_decay(kwargs)}
 
 
 def _rmsprop(kwargs: dict[str, Any], tf_like: bool = False) -> tuple[Callable[..., Any], dict[str, Any]]:
     options = {
         "decay": float(kwargs.pop("alpha", 0.99)),
         "eps": float(kwargs.pop("eps", 1e-8)),
-        "momentum": float(kwargs.pop("momentum", 0.0)) or None,
+        "momentum": float(kwargs.pop("momentum", 0.0)),
         "centered": bool(kwargs.pop("centered", False)),
-        "eps_in_sqrt": tf_like,
-        "initial_scale": 1.0 if tf_like else 0.0,
+        "tf_like": tf_like,
     }
-    return optax.rmsprop, options
-
-
-def adam_with_l2(learning_rate: Any, weight_decay: float, b1: float, b2: float, eps: float) -> optax.GradientTransformation:
-    """Return torch's Adam with ``weight_decay``, which is added to the gradient (AdamW's decay is not)."""
-    return optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1=b1, b2=b2, eps=eps))
+    return optimizers.rmsprop, {**options, **_weight_decay(kwargs)}
 
 
 #: torch's optimizer classes: from their arguments to a factory of optax and its arguments
@@ -114,8 +110,18 @@ OPTIMIZERS: dict[type, Callable[[dict[str, Any]], tuple[Callable[..., Any], dict
     RMSpropTFLike: functools.partial(_rmsprop, tf_like=True),
 }
 
+_ADAM = {"mu": "exp_avg", "nu": "exp_avg_sq", "nu_max": "max_exp_avg_sq"}
+#: torch's names of an optimizer's moments, by the factory; other factories keep optax's names
+_MOMENTS: dict[Any, dict[str, str]] = {
+    optax.adam: _ADAM,
+    optax.adamw: _ADAM,
+    optimizers.adam: _ADAM,
+    optimizers.sgd: {"trace": "momentum_buffer"},
+    optimizers.rmsprop: {"nu": "square_avg", "mu": "grad_avg", "trace": "momentum_buffer"},
+}
+
 #: Arguments of torch's optimizers that change how, not what is computed
-_SPEED_ONLY = ("foreach", "fused", "capturable", "differentiable", "maximize")
+_SPEED_ONLY = ("foreach", "fused", "capturable", "differentiable")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +137,14 @@ class OptimizerSpec:
     kwargs: tuple[tuple[str, Any], ...]
 
     def make(self) -> optax.GradientTransformation:
-        """Return the optimizer, whose state holds the learning rate."""
-        names = tuple(name for name, _ in self.kwargs)
+        """Return the optimizer, whose state holds the learning rate and no other hyperparameter."""
+        names = {name for name in inspect.signature(self.factory).parameters if name != "learning_rate"}
         return optax.inject_hyperparams(self.factory, static_args=names)(learning_rate=0.0, **dict(self.kwargs))
+
+    @property
+    def moment_names(self) -> dict[str, str]:
+        """Torch's names of the moments in the optimizer's state; those not listed keep optax's."""
+        return _MOMENTS.get(self.factory, {})
 
 
 def get_optimizer(optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> OptimizerSpec:
@@ -144,18 +155,41 @@ def get_optimizer(optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> Opt
     :param optimizer_kwargs: its arguments, without the learning rate
     :raises ValueError: for a torch class or an argument without a counterpart here
     """
+    if not isinstance(optimizer_kwargs, Mapping):
+        raise TypeError(f"`optimizer_kwargs` must be a dictionary, got {optimizer_kwargs!r}.")
     kwargs = dict(optimizer_kwargs)
-    if optimizer_class in OPTIMIZERS:
-        factory, options = OPTIMIZERS[optimizer_class](kwargs)
-        left = {name for name, value in kwargs.items() if value and name not in _SPEED_ONLY}
-        if left or kwargs.get("maximize"):
-            name = optimizer_class.__name__
-            raise ValueError(f"`optimizer_kwargs` {sorted(left) or ['maximize']} of {name} have no counterpart here.")
-        return OptimizerSpec(factory, tuple(options.items()))
     if isinstance(optimizer_class, type):
+        return _spec_of_torch(optimizer_class, kwargs)
+    if not callable(optimizer_class):
+        raise TypeError(f"`optimizer_class` must be a class of torch.optim or a factory of optax, got {optimizer_class!r}.")
+    known = list(inspect.signature(optimizer_class).parameters)
+    if "learning_rate" not in known:
+        raise TypeError(f"`optimizer_class` must take a `learning_rate`, as optax.adam does, got {optimizer_class!r}.")
+    for name in kwargs:
+        if name not in known or name == "learning_rate":
+            others = [other for other in known if other != "learning_rate"]
+            raise TypeError(f"`optimizer_kwargs` has the unknown name '{name}'.{suggest(name, others)}")
+    return _hashable(OptimizerSpec(optimizer_class, tuple(kwargs.items())))
+
+
+def _hashable(spec: OptimizerSpec) -> OptimizerSpec:
+    try:
+        hash(spec)
+    except TypeError as e:
+        raise TypeError(f"`optimizer_kwargs` must hold hashable values (tuples, not lists), got {dict(spec.kwargs)}.") from e
+    return spec
+
+
+def _spec_of_torch(optimizer_class: type, kwargs: dict[str, Any]) -> OptimizerSpec:
+    """Return the counterpart of one of torch's optimizers; ``kwargs`` is used up."""
+    if optimizer_class not in OPTIMIZERS:
         known = sorted(cls.__name__ for cls in OPTIMIZERS)
         raise ValueError(f"`optimizer_class` {optimizer_class.__name__} is unknown; pass one of {known} or optax's own.")
-    return OptimizerSpec(optimizer_class, tuple(kwargs.items()))
+    factory, options = OPTIMIZERS[optimizer_class](kwargs)
+    left = sorted(name for name, value in kwargs.items() if name == "lr" or (value and name not in _SPEED_ONLY))
+    if left:
+        raise ValueError(f"`optimizer_kwargs` {left} of {optimizer_class.__name__} have no counterpart here; leave them out.")
+    return OptimizerSpec(factory, tuple(options.items()))
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -206,7 +240,9 @@ def build(leaves: Mapping[tuple[str, ...], Any]) -> PyTree:
 
 def to_tensor(path: tuple[str, ...], array: Any) -> th.Tensor:
     """Return a parameter as a tensor of its own memory, in torch's layout."""
-    return th.from_numpy(np.array(to_torch_layout(path, np.asarray(array)), order="C"))
+    array = np.array(to_torch_layout(path, np.asarray(array)), order="C")
+    # NumPy has no bfloat16; float32 holds all of its numbers
+    return th.from_numpy(array if array.dtype.kind in "biuf" else array.astype(np.float32))
 
 
 def from_tensor(path: tuple[str, ...], tensor: Any, dtype: Any = jnp.float32) -> np.ndarray:
@@ -272,8 +308,8 @@ def state_dict_to_params(
             leaves[path] = from_tensor(path, state_dict[name], leaves[path].dtype)
         else:
             problems.append(
-                f"size mismatch for {name}: copying a param with shape {tuple(state_dict[name].shape)} from checkpoint, "
-                f"the shape in current model is {shape}."
+                f"size mismatch for {name}: copying a param with shape {th.Size(state_dict[name].shape)} from checkpoint, "
+                f"the shape in current model is {th.Size(shape)}."
             )
     if problems:
         raise RuntimeError(f"Error(s) in loading state_dict for {owner}:\n\t" + "\n\t".join(problems))
@@ -282,11 +318,9 @@ def state_dict_to_params(
 
 # --- optimizers -------------------------------------------------------------------------------------------------------
 
-_MOMENTS = {"mu": "exp_avg", "nu": "exp_avg_sq", "nu_max": "max_exp_avg_sq", "trace": "momentum_buffer"}
-
 
 def opt_state_to_dict(
-    opt_state: PyTree, params: PyTree, order: tuple[tuple[str, ...], ...]
+    opt_state: PyTree, params: PyTree, order: tuple[tuple[str, ...], ...], names: Mapping[str, str]
 ) -> dict[int, dict[str, th.Tensor]]:
     """
     Return the state of an optimizer of optax as the ``"state"`` of a torch optimizer's state dict.
@@ -294,16 +328,21 @@ def opt_state_to_dict(
     :param opt_state: the state
     :param params: the parameters
     :param order: the paths of the parameters in the order of torch's ``parameters()``
+    :param names: see :attr:`OptimizerSpec.moment_names`
     """
     state: dict[int, dict[str, th.Tensor]] = {i: {} for i in range(len(order))}
-    for name, value in _fields(opt_state, params):
+    for name, value in _fields(opt_state, params, names).items():
         for i, path in enumerate(order):
             state[i][name] = th.tensor(float(value)) if name == "step" else to_tensor(path, lookup(value, path))
     return state
 
 
 def dict_to_opt_state(
-    state: Mapping[Any, Mapping[str, Any]], opt_state: PyTree, params: PyTree, order: tuple[tuple[str, ...], ...]
+    state: Mapping[Any, Mapping[str, Any]],
+    opt_state: PyTree,
+    params: PyTree,
+    order: tuple[tuple[str, ...], ...],
+    names: Mapping[str, str],
 ) -> PyTree:
     """
     Return the state of an optimizer of optax from the ``"state"`` of a torch optimizer's state dict.
@@ -312,40 +351,48 @@ def dict_to_opt_state(
     :param opt_state: a state of the right structure
     :param params: the parameters
     :param order: the paths of the parameters in the order of torch's ``parameters()``
+    :param names: see :attr:`OptimizerSpec.moment_names`
     :raises ValueError: if it belongs to another optimizer or network
     """
-    missing = [name for name, _ in _fields(opt_state, params) if any(name not in state.get(i, {}) for i in range(len(order)))]
+    fields = [name for name in _fields(opt_state, params, names) if name != "step"]
+    missing = [name for name in fields if any(name not in state.get(i, {}) for i in range(len(order)))]
     if missing:
         raise ValueError(f"The optimizer's state lacks {missing}: it belongs to another optimizer or network.")
 
     def restore(name: str, value: Any) -> Any:
-        if name == "step":
-            return np.asarray(float(state[0]["step"]), value.dtype)
-        return build({path: from_tensor(path, state[i][name], lookup(value, path).dtype) for i, path in enumerate(order)})
+        if name == "step":  # torch's SGD counts none
+            return np.asarray(float(state.get(0, {}).get("step", 1.0)), value.dtype)
+        return build({path: restore_leaf(path, state[i][name], lookup(value, path)) for i, path in enumerate(order)})
 
-    return _map_fields(restore, opt_state, params)
+    def restore_leaf(path: tuple[str, ...], tensor: Any, leaf: Any) -> np.ndarray:
+        array = from_tensor(path, tensor, leaf.dtype)
+        if array.shape != leaf.shape:
+            raise ValueError(f"The optimizer's state of {torch_name(path)} has the shape of another network's.")
+        return array
+
+    return _map_fields(restore, opt_state, params, names)
 
 
-def _fields(opt_state: PyTree, params: PyTree) -> list[tuple[str, Any]]:
+def _fields(opt_state: PyTree, params: PyTree, names: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def note(name: str, value: Any) -> Any:
         found[name] = value  # the innermost counter is the optimizer's own
         return value
 
-    _map_fields(note, opt_state, params)
-    return list(found.items())
+    _map_fields(note, opt_state, params, names)
+    return found
 
 
-def _map_fields(function: Callable[[str, Any], Any], opt_state: PyTree, params: PyTree) -> PyTree:
+def _map_fields(function: Callable[[str, Any], Any], opt_state: PyTree, params: PyTree, names: Mapping[str, str]) -> PyTree:
     """Replace the counters and the moments in the (nested) named tuples that optax's states are."""
-    structure = jax.tree.structure(params)
+    structure: Any = jax.tree.structure(params)
 
     def visit(name: str, value: Any) -> Any:
         if name == "count":
             return function("step", value)
-        if name in _MOMENTS and hash(jax.tree.structure(value)) == hash(structure):
-            return function(_MOMENTS[name], value)
+        if jax.tree.structure(value) == structure:
+            return function(names.get(name, name), value)
         return walk(value)
 
     def walk(value: Any) -> Any:
