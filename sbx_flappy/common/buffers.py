@@ -8,7 +8,7 @@ from gymnasium import spaces
 from stable_baselines3.common import buffers as sb3_buffers
 
 from sbx_flappy.common import programs
-from sbx_flappy.common.policies import to_host
+from sbx_flappy.common.arrays import to_host
 from sbx_flappy.functional.types import Rollout
 
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch as th
 
-from sbx_flappy.common.torch_interop import dict_to_opt_state, get_optimizer, opt_state_to_dict
+from sbx_flappy.common.state_dicts import dict_to_opt_state, opt_state_to_dict
+from sbx_flappy.common.torch_classes import get_optimizer
 
 if TYPE_CHECKING:
-    from sbx_flappy.common.policies import ActorCriticPolicy
+    from sbx_flappy.common.base_policy import BaseJaxPolicy
 
 
 class PolicyOptimizer:
@@ -22,7 +23,7 @@ class PolicyOptimizer:
     """
 
     def __init__(
-        self, policy: "ActorCriticPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
+        self, policy: "BaseJaxPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
     ) -> None:
         if not learning_rate >= 0.0:
             raise ValueError(f"Invalid learning rate: {learning_rate}")

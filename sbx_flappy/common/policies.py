@@ -1,8 +1,7 @@
 """Policies: SB3's ``ActorCriticPolicy`` and its two relatives, over a network in Flax."""
 
-import collections
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle
@@ -12,11 +11,12 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.distributions import Distribution, StateDependentNoiseDistribution, make_proba_distribution
-from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
 
-from sbx_flappy.common import programs, torch_interop
+from sbx_flappy.common import programs, state_dicts
 from sbx_flappy.common.action_distributions import make_distribution_spec
+from sbx_flappy.common.arrays import to_host, to_tensor
+from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.devices import get_jax_device
 from sbx_flappy.common.features_extractors import (
     BaseFeaturesExtractor,
@@ -29,6 +29,7 @@ from sbx_flappy.common.features_extractors import (
 from sbx_flappy.common.optimizer import PolicyOptimizer
 from sbx_flappy.common.preprocessing import make_preprocessor
 from sbx_flappy.common.random import new_key
+from sbx_flappy.common.torch_classes import get_activation
 from sbx_flappy.common.validation import check_finite, check_integer, check_keywords, check_number, check_shape
 from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
 from sbx_flappy.functional.networks import ActorCritic, MlpExtractor
@@ -62,19 +63,7 @@ def is_own(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def to_host(value: Any) -> Any:
-    """Return tensors (in dictionaries too) as NumPy arrays that share their memory; other arrays as they are."""
-    if isinstance(value, Mapping):
-        return {key: to_host(item) for key, item in value.items()}
-    return value.detach().cpu().numpy() if isinstance(value, th.Tensor) else value
-
-
-def to_tensor(array: Any) -> th.Tensor:
-    """Return an array as a tensor of its own memory."""
-    return th.from_numpy(np.array(array))
-
-
-class ActorCriticPolicy(BasePolicy):
+class ActorCriticPolicy(BaseJaxPolicy):
     """
     Policy with both action and value prediction, SB3's class over a network in Flax.
 
@@ -106,7 +95,7 @@ class ActorCriticPolicy(BasePolicy):
         equal probabilities; one number per output
     """
 
-    optimizer: PolicyOptimizer  # type: ignore[assignment]
+    optimizer: PolicyOptimizer
     #: The features extractor where the constructor is given none
     default_features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor
 
@@ -209,7 +198,7 @@ class ActorCriticPolicy(BasePolicy):
             preprocess=self.preprocess,
             features_extractor=self.features_extractor,  # type: ignore[arg-type]
             vf_features_extractor=None if self.share_features_extractor else self.make_features_extractor(),
-            mlp_extractor=MlpExtractor(pi, vf, torch_interop.get_activation(self.activation_fn)),
+            mlp_extractor=MlpExtractor(pi, vf, get_activation(self.activation_fn)),
             action_dim=spec.n_outputs,
             make_distribution=spec,
             log_std_shape=spec.log_std_shape(pi[-1] if pi else self.features_dim, self.full_std),
@@ -257,11 +246,11 @@ class ActorCriticPolicy(BasePolicy):
         def init(observations: PyTree) -> None:
             params = self.network.init(jax.random.key(0), observations)["params"]
             shapes.update(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(params)))
-            order.extend(path for path, _ in torch_interop.iterate(params))
+            order.extend(path for path, _ in state_dicts.iterate(params))
 
         order: list[tuple[str, ...]] = []
         jax.eval_shape(init, self._example_observations())
-        return torch_interop.build({path: torch_interop.lookup(shapes, path) for path in order})
+        return state_dicts.build({path: state_dicts.lookup(shapes, path) for path in order})
 
     @staticmethod
     def _torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:
@@ -272,7 +261,7 @@ class ActorCriticPolicy(BasePolicy):
         def rank(path: tuple[str, ...]) -> tuple[int, int]:
             return parts.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
 
-        return tuple(sorted((path for path, _ in torch_interop.iterate(shapes)), key=rank))
+        return tuple(sorted((path for path, _ in state_dicts.iterate(shapes)), key=rank))
 
     def _initial_params(self, shapes: PyTree) -> PyTree:
         """Return initial parameters as SB3 chooses them; modules that are not of this package initialize themselves."""
@@ -341,6 +330,21 @@ class ActorCriticPolicy(BasePolicy):
         """Return actions in the shape of the space, with torch SB3's dtypes: integers are int64, all else is float32."""
         dtype = np.int64 if np.issubdtype(actions.dtype, np.integer) else actions.dtype
         return np.asarray(actions, dtype).reshape(-1, *self.action_space.shape)  # type: ignore[misc]
+
+    def obs_to_tensor(self, observation: Any) -> tuple[Any, bool]:
+        """
+        Convert an input observation to a batch of tensors, see SB3's method.
+
+        :param observation: one observation or several; arrays of JAX and tensors will do too
+        :return: the observation as tensors and whether it is vectorized or not
+        """
+
+        def to_numpy(value: Any) -> Any:
+            return np.array(to_host(value)) if isinstance(value, (jax.Array, th.Tensor)) else value
+
+        if isinstance(observation, dict):
+            return super().obs_to_tensor({key: to_numpy(value) for key, value in observation.items()})
+        return super().obs_to_tensor(to_numpy(observation))
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
         """
@@ -455,88 +459,17 @@ class ActorCriticPolicy(BasePolicy):
         content = {"state_dict": self.state_dict(), "data": self._get_constructor_parameters()}
         th.save(content, path, pickle_module=cloudpickle)
 
-    # --- parameters -----------------------------------------------------------------------------------------------
-
-    @property
-    def device(self) -> th.device:
-        """Where the tensors live that this policy takes and returns: the CPU's memory. JAX moves what it needs."""
-        return th.device("cpu")
-
-    @property
-    def log_std(self) -> th.Tensor:
-        """The learned log standard deviations, where actions are continuous."""
-        if "log_std" not in self.params:
-            raise AttributeError(f"{type(self).__name__} over {self.action_space} has no `log_std`")
-        return to_tensor(self.params["log_std"])
-
-    @property
-    def has_convolutions(self) -> bool:
-        """Whether the network convolves."""
-        return any(leaf.ndim == 4 for leaf in jax.tree.leaves(self.params))
-
-    @property
-    def prefers_steps(self) -> bool:
-        """Whether an update runs faster step by step than as one program, see ``common.programs``."""
-        return self.has_convolutions and next(iter(jax.tree.leaves(self.params)[0].devices())).platform == "cpu"
-
-    def on_device(self, tree: PyTree) -> PyTree:
-        """Return arrays on the device of the parameters."""
-        return jax.device_put(tree, next(iter(jax.tree.leaves(self.params)[0].devices())))
-
-    def to(self, device: Any) -> "ActorCriticPolicy":  # type: ignore[override]
+    @classmethod
+    def load(cls, path: str, device: Any = "auto") -> "ActorCriticPolicy":
         """
-        Move parameters and optimizer to a device.
+        Load model from path, written by :meth:`save` or by torch SB3's policy.
 
-        :param device: see ``common.devices``
+        :param path: path of the file
+        :param device: Device on which the policy should be loaded, see ``common.devices``.
         """
-        jax_device = get_jax_device(device)
-        self.params = jax.device_put(self.params, jax_device)
-        self.optimizer.opt_state = jax.device_put(self.optimizer.opt_state, jax_device)
-        if self.exploration_noise is not None:
-            self.exploration_noise = jax.device_put(self.exploration_noise, jax_device)
-        return self
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> "collections.OrderedDict[str, th.Tensor]":  # type: ignore[override]
-        """Return the parameters as tensors, with the names, layouts and order of torch SB3's policy."""
-        return torch_interop.params_to_state_dict(self.params, self.param_order, self.share_features_extractor)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """
-        Take over parameters.
-
-        :param state_dict: with the names and layouts of :meth:`state_dict`
-        :param strict: whether names may neither be missing nor be unknown
-        :param assign: torch's argument, without effect: the parameters are copied
-        :raises RuntimeError: if names or shapes do not match
-        """
-        params = torch_interop.state_dict_to_params(
-            state_dict, self.params, self.param_order, self.share_features_extractor, strict, type(self).__name__
-        )
-        self.params = self.on_device(params)
-        names = self.state_dict().keys()
-        missing, unexpected = [n for n in names if n not in state_dict], [n for n in state_dict if n not in names]
-        return th.nn.modules.module._IncompatibleKeys(missing, unexpected)
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, th.nn.Parameter]]:
-        """Yield torch SB3's names and copies of the parameters; assigning to a copy changes nothing here."""
-        for path in self.param_order:
-            tensor = torch_interop.to_tensor(path, torch_interop.lookup(self.params, path))
-            yield torch_interop.torch_name(path), th.nn.Parameter(tensor)
-
-    def load_from_vector(self, vector: np.ndarray) -> None:
-        """
-        Load parameters from a 1D vector.
-
-        :param vector: as of :meth:`parameters_to_vector`
-        """
-        parameters = [parameter for _, parameter in self.named_parameters()]
-        th.nn.utils.vector_to_parameters(th.as_tensor(vector, dtype=th.float), parameters)
-        names = [name for name, _ in self.named_parameters()]
-        self.load_state_dict(dict(zip(names, parameters, strict=True)), strict=False)
-
-    def extra_repr(self) -> str:
-        """Return the network for ``print(policy)``, which SB3 and RL-Zoo do."""
-        return repr(self.network)
+        policy = super().load(path, "cpu")
+        policy.to(get_jax_device(device))
+        return policy
 
 
 class ActorCriticCnnPolicy(ActorCriticPolicy):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbx_flappy.common.torch_interop import OptimizerSpec
+from sbx_flappy.common.torch_classes import OptimizerSpec
 from sbx_flappy.functional import gae as gae_module
 from sbx_flappy.functional import update
 from sbx_flappy.functional.convolution import compiler_options
