@@ -7,8 +7,8 @@ INSTALLED = .venv/.installed
 STEPS ?= 10000
 ENV ?= FlappyBird-v0
 SEED ?= 0
-# What `make pytest` runs; make pytest PYTEST_ARGS= runs all.
-PYTEST_ARGS ?= -m "not expensive"
+# What `make pytest` runs, on two cores; make pytest PYTEST_ARGS= runs all, one by one.
+PYTEST_ARGS ?= -n 2 -m "not expensive"
 
 .PHONY: help train pytest bench type lint format check-codestyle commit-checks
 

@@ -1,5 +1,7 @@
 """
-Time ``train()`` of this package against torch SB3's, alternating in one process, on random frames.
+Time ``train()`` of this package against torch SB3's, alternating, on random frames.
+
+Each runs in a process of its own: the idle threads of one framework would slow the other down.
 
     python benchmarks/train.py --channels 1 --rounds 5
 
@@ -7,8 +9,10 @@ The settings are those of FlappyBird-v0 in hyperparams/ppo.yml: 8 environments, 
 """
 
 import argparse
+import multiprocessing
 import statistics
 import time
+from multiprocessing.connection import Connection
 
 import gymnasium as gym
 import numpy as np
@@ -57,14 +61,40 @@ def seconds(model: sb3.PPO) -> float:
     return time.perf_counter() - start
 
 
+def work(connection: Connection, ours: bool, channels: int, features_dim: int) -> None:
+    """Time a ``train()`` whenever asked to; the first one, which compiles, goes before."""
+    model = make_model(PPO if ours else sb3.PPO, channels, features_dim)
+    seconds(model)
+    connection.send("ready")
+    while connection.recv():
+        connection.send(seconds(model))
+
+
+def start_worker(ours: bool, channels: int, features_dim: int) -> Connection:
+    """Return the line to a worker process that is ready."""
+    here, there = multiprocessing.Pipe()
+    args = (there, ours, channels, features_dim)
+    multiprocessing.get_context("spawn").Process(target=work, args=args, daemon=True).start()
+    here.recv()
+    return here
+
+
+def ask(worker: Connection) -> float:
+    """Return how long one ``train()`` of a worker takes."""
+    worker.send(True)
+    return worker.recv()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--channels", type=int, default=1, help="channels of a frame (default: 1)")
     parser.add_argument("--features-dim", type=int, default=256, help="units after the convolutions (default: 256)")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds of each (default: 5)")
     args = parser.parse_args()
-    models = [make_model(cls, args.channels, args.features_dim) for cls in (PPO, sb3.PPO)]
-    times = [[seconds(model) for model in models] for _ in range(args.rounds + 1)][1:]  # the first compiles
+    workers = [start_worker(ours, args.channels, args.features_dim) for ours in (True, False)]
+    times = [[ask(worker) for worker in workers] for _ in range(args.rounds)]
+    for worker in workers:
+        worker.send(False)
     ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
     ratio = statistics.median(row[0] / row[1] for row in times)
     print(f"train() on 1,024 frames of {args.channels}x84x84, 4 epochs: sbx_flappy {ours:.2f} s, torch SB3 {theirs:.2f} s")

@@ -6,6 +6,7 @@ import jax
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import get_action_dim
 
+from sbx_flappy.common.preprocessing import check_start
 from sbx_flappy.functional import distributions
 
 
@@ -69,17 +70,20 @@ def make_distribution_spec(
     :param use_sde: whether continuous actions explore by gSDE
     :param use_expln: of gSDE
     :param squash_output: of gSDE
-    :raises ValueError: for a space of more dimensions than SB3's algorithms take, or one that starts at another number than 0
+    :raises ValueError: for a space of more dimensions than SB3's algorithms take, without entries, or one that starts at
+        another number than 0
     :raises NotImplementedError: for any other space
     """
     if isinstance(action_space, spaces.Box):
+        if get_action_dim(action_space) == 0:
+            raise ValueError(f"The action space {action_space} has no entries.")
         kind = distributions.StateDependentNoise if use_sde else distributions.DiagGaussian
         return DistributionSpec(kind, (get_action_dim(action_space),), use_expln, squash_output)
     if isinstance(action_space, spaces.Discrete):
-        if action_space.start != 0:
-            raise ValueError(f"The action space {action_space} starts at another number than 0; shift it with a wrapper.")
+        check_start(action_space, "action")
         return DistributionSpec(distributions.Categorical, (int(action_space.n),))
     if isinstance(action_space, spaces.MultiDiscrete):
+        check_start(action_space, "action")
         if action_space.nvec.ndim != 1:
             raise ValueError(f"Multi-dimensional {action_space} action space is not supported. You can flatten it instead.")
         return DistributionSpec(distributions.MultiCategorical, tuple(int(n) for n in action_space.nvec))

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from stable_baselines3.common import buffers as sb3_buffers
 
 from sbx_flappy.common import programs
-from sbx_flappy.common.policies import to_host
+from sbx_flappy.common.arrays import to_host
 from sbx_flappy.functional.types import Rollout
 
 
@@ -53,9 +53,12 @@ def buffer_class_for(observation_space: spaces.Space, rollout_buffer_class: Any)
 
     :param observation_space: the environment's
     :param rollout_buffer_class: the user's choice, or None
+    :raises TypeError: if that is no rollout buffer
     """
     if rollout_buffer_class is None:
         return DictRolloutBuffer if isinstance(observation_space, spaces.Dict) else RolloutBuffer
+    if not (isinstance(rollout_buffer_class, type) and issubclass(rollout_buffer_class, sb3_buffers.RolloutBuffer)):
+        raise TypeError(f"`rollout_buffer_class` must be a subclass of SB3's RolloutBuffer, got {rollout_buffer_class!r}.")
     return BUFFERS.get(rollout_buffer_class, rollout_buffer_class)
 
 

@@ -4,15 +4,17 @@ Features extractors in Flax, with the names and arguments of ``stable_baselines3
 One of your own is a :class:`BaseFeaturesExtractor` too: Flax infers the sizes, so ``__call__`` alone says what it does.
 """
 
-import dataclasses
+import math
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from gymnasium import spaces
+from stable_baselines3.common import torch_layers
 from stable_baselines3.common.preprocessing import is_image_space
 
+from sbx_flappy.common.validation import check_integer
 from sbx_flappy.functional.networks import ConvolutionStack, Mlp
 
 #: (features, kernel size, stride) of the convolutions of Mnih et al., Nature 518 (2015), pages 529-533
@@ -27,6 +29,38 @@ NOT_AN_IMAGE = (
     "you should pass `normalize_images=False`: \n"
     "https://stable-baselines3.readthedocs.io/en/master/guide/custom_env.html"
 )
+
+
+def check_image_size(space: spaces.Space, layers: tuple[tuple[int, int, int], ...] = NATURE_CNN) -> None:
+    """
+    :param space: of images, channels first
+    :param layers: (features, kernel size, stride) of each convolution
+    :raises ValueError: if the images are too small for the convolutions
+    """
+    assert space.shape is not None
+    needed = 1
+    for _, kernel_size, stride in reversed(layers):
+        needed = (needed - 1) * stride + kernel_size
+    if min(space.shape[1:]) < needed:
+        raise ValueError(
+            f"NatureCNN needs images of at least {needed} x {needed} pixels, channels first, got the shape {space.shape}; "
+            "enlarge them or pass a `features_extractor_class` of your own."
+        )
+
+
+def check_layers(layers: Any) -> tuple[tuple[int, int, int], ...]:
+    """
+    Return the layers of a convolutional network as nested tuples.
+
+    :param layers: three numbers for each, as :data:`NATURE_CNN`
+    :raises ValueError: if they are anything else
+    """
+    rows = [list(row) if isinstance(row, (list, tuple)) else [] for row in layers] if isinstance(layers, (list, tuple)) else []
+    if not rows or any(len(row) != 3 for row in rows):
+        raise ValueError(f"`layers` must list (features, kernel size, stride) of each convolution, got {layers!r}.")
+    for number in (number for row in rows for number in row):
+        check_integer("layers", number)
+    return tuple((row[0], row[1], row[2]) for row in rows)
 
 
 class BaseFeaturesExtractor(nn.Module):
@@ -47,17 +81,14 @@ class BaseFeaturesExtractor(nn.Module):
         :param observation_space: the policy's
         :param kwargs: ``features_extractor_kwargs``
         """
-        arguments: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()
-        }
-        return cls(**arguments)
+        return cls(**kwargs)
 
 
 class FlattenExtractor(BaseFeaturesExtractor):
     """Flattens observations."""
 
     def __call__(self, observations: jax.Array) -> jax.Array:
-        return observations.reshape(observations.shape[0], -1)
+        return observations.reshape(observations.shape[0], math.prod(observations.shape[1:]))
 
 
 class NatureCNN(BaseFeaturesExtractor):
@@ -66,13 +97,15 @@ class NatureCNN(BaseFeaturesExtractor):
 
     :param features_dim: number of features
     :param normalized_image: whether to skip the check that the space holds uint8 images with values in 0..255
+    :param layers: (not in SB3) features, kernel size and stride of each convolution, for a smaller network
     """
 
     features_dim: int = 512
     normalized_image: bool = False
+    layers: tuple[tuple[int, int, int], ...] = NATURE_CNN
 
     def setup(self) -> None:
-        self.cnn = ConvolutionStack(NATURE_CNN)
+        self.cnn = ConvolutionStack(self.layers)
         self.linear = Mlp((self.features_dim,), nn.relu)
 
     def __call__(self, observations: jax.Array) -> jax.Array:
@@ -86,6 +119,8 @@ class NatureCNN(BaseFeaturesExtractor):
         )
         normalized_image = kwargs.get("normalized_image", False)
         assert is_image_space(observation_space, normalized_image=normalized_image), NOT_AN_IMAGE.format(observation_space)
+        kwargs["layers"] = check_layers(kwargs.get("layers", NATURE_CNN))
+        check_image_size(observation_space, kwargs["layers"])
         return super().for_space(observation_space, **kwargs)
 
 
@@ -141,22 +176,50 @@ class CombinedExtractor(BaseFeaturesExtractor):
         normalized = kwargs.get("normalized_image", False)
         subspaces = observation_space.spaces
         images = tuple(key for key, space in subspaces.items() if is_image_space(space, normalized_image=normalized))
+        for key in images:
+            check_image_size(subspaces[key])
         return super().for_space(observation_space, keys=tuple(subspaces), image_keys=images, **kwargs)
+
+
+#: torch SB3's features extractors, for those who pass them (RL-Zoo does)
+TORCH_EXTRACTORS: dict[type, type[BaseFeaturesExtractor]] = {
+    torch_layers.FlattenExtractor: FlattenExtractor,
+    torch_layers.NatureCNN: NatureCNN,
+    torch_layers.CombinedExtractor: CombinedExtractor,
+}
+
+
+def get_extractor_class(features_extractor_class: Any) -> Any:
+    """
+    Return a features extractor's class in Flax.
+
+    :param features_extractor_class: a :class:`BaseFeaturesExtractor`, any ``flax.linen.Module``, or torch SB3's class
+    :raises TypeError: for anything else
+    """
+    if isinstance(features_extractor_class, type):
+        cls = TORCH_EXTRACTORS.get(features_extractor_class, features_extractor_class)
+        if issubclass(cls, nn.Module):
+            return cls
+    raise TypeError(f"`features_extractor_class` must be a class of flax.linen.Module, got {features_extractor_class!r}.")
 
 
 def make_features_extractor(cls: Any, observation_space: spaces.Space, kwargs: dict[str, Any]) -> nn.Module:
     """
-    Return a features extractor of a Flax class.
+    Return a features extractor.
 
     :param cls: a :class:`BaseFeaturesExtractor`, or any ``flax.linen.Module``
     :param observation_space: the policy's
     :param kwargs: ``features_extractor_kwargs``
-    :raises TypeError: for any other class, or for arguments that it does not take
+    :raises TypeError: for arguments that it does not take, or that are not hashable
     """
-    if isinstance(cls, type) and issubclass(cls, BaseFeaturesExtractor):
-        return cls.for_space(observation_space, **kwargs)
-    if isinstance(cls, type) and issubclass(cls, nn.Module):
-        names = {field.name for field in dataclasses.fields(cls)}
-        given = {"observation_space": observation_space} if "observation_space" in names else {}
-        return cls(**given, **kwargs)
-    raise TypeError(f"`features_extractor_class` must be a class of flax.linen.Module, got {cls!r}.")
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()}
+    is_base = issubclass(cls, BaseFeaturesExtractor)
+    extractor = cls.for_space(observation_space, **arguments) if is_base else cls(**arguments)
+    try:
+        hash(extractor)
+    except TypeError as e:
+        raise TypeError(
+            f"The fields of {cls.__name__} must be hashable (numbers, strings, tuples), as they select a program: {e}. "
+            "What it needs of the space is best derived in `for_space`, see `BaseFeaturesExtractor`."
+        ) from e
+    return extractor

@@ -1,25 +1,30 @@
 """SB3's ``OnPolicyAlgorithm`` over a policy in JAX: the same loop, hooks and names."""
 
+import inspect
 import io
+import json
 import pathlib
 import pickle
 import zipfile
 import zlib
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
 from sbx_flappy.common.buffers import buffer_class_for
-from sbx_flappy.common.devices import get_jax_device, get_torch_device
+from sbx_flappy.common.devices import get_device_name, get_jax_device, get_torch_device
 from sbx_flappy.common.policies import ActorCriticPolicy
-from sbx_flappy.common.validation import check_finite
+from sbx_flappy.common.preprocessing import check_supported
+from sbx_flappy.common.validation import check_finite, suggest
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
 
@@ -43,9 +48,13 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
     torch_policies: dict[type, type[ActorCriticPolicy]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._jax_device = get_jax_device(kwargs.pop("device", "auto"))
+        self._device_name = get_device_name(get_jax_device(kwargs.pop("device", "auto")))
         kwargs["device"] = "cpu"
         super().__init__(*args, **kwargs)
+
+    @property
+    def _jax_device(self) -> jax.Device:
+        return get_jax_device(self._device_name)
 
     @property
     def device(self) -> th.device:
@@ -57,13 +66,49 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         """SB3 sets it in its constructor; which it is was decided by JAX before."""
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_jax_device"]
+        return [*super()._excluded_save_params(), "_device_name"]
+
+    @staticmethod
+    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        check_supported(getattr(env, "observation_space", None))
+        return OnPolicyAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
     def _setup_model(self) -> None:
-        self.policy_class = self.torch_policies.get(self.policy_class, self.policy_class)
+        if self.env is None and not hasattr(self, "observation_space"):
+            raise ValueError("`env` must be an environment or its id, got None.")
+        if not isinstance(self.policy_kwargs, dict):
+            raise TypeError(f"`policy_kwargs` must be a dictionary, got {self.policy_kwargs!r}.")
+        self.policy_class = self._own_policy_class(self.policy_class)
+        self._check_hyperparameters()
         self.rollout_buffer_class = buffer_class_for(self.observation_space, self.rollout_buffer_class)
         super()._setup_model()
         self.policy.to(self._jax_device)
+
+    def _check_hyperparameters(self) -> None:
+        """
+        Check what the constructor or ``load`` was given.
+
+        :raises ValueError: for what can only be a mistake
+        """
+
+    def _own_policy_class(self, policy_class: Any) -> type[ActorCriticPolicy]:
+        """
+        Return the policy's class of this package.
+
+        :param policy_class: one of this package's, or the class of torch SB3 that it stands for
+        :raises ValueError: for any other
+        """
+        own = self.torch_policies.get(policy_class, policy_class) if isinstance(policy_class, type) else policy_class
+        if isinstance(own, type) and issubclass(own, ActorCriticPolicy):
+            return own
+        raise ValueError(
+            f"`policy` must be one of {list(self.policy_aliases)} or a subclass of the policies of sbx_flappy.ppo, got "
+            f"{policy_class!r}: a policy in torch, or that of another algorithm, cannot be used here."
+        )
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        assert self.env is not None, "There is no environment to learn in: pass `env` to `load`, or call `set_env`."
+        return super()._setup_learn(*args, **kwargs)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -82,6 +127,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :raises ValueError: if the environment returns NaN or infinity
         """
         assert self._last_obs is not None, "No previous observation was provided"
+        check_finite("observations", self._last_obs, self.num_timesteps)
         self.policy.set_training_mode(False)
         n_steps = 0
         rollout_buffer.reset()
@@ -109,7 +155,11 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             n_steps += 1
             if isinstance(self.action_space, spaces.Discrete):
                 actions = actions.reshape(-1, 1)
-            self._bootstrap_timeouts(rewards, dones, infos)
+            timeouts = self._value_timeouts(dones, infos)
+            for idx, done in enumerate(dones):
+                if done and idx in timeouts:
+                    terminal_obs, terminal_value = timeouts[idx]
+                    rewards[idx] += self.gamma * terminal_value
             rollout_buffer.add(
                 self._last_obs,  # type: ignore[arg-type]
                 actions,
@@ -135,13 +185,12 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             return self.policy.unscale_action(actions)
         return np.clip(actions, self.action_space.low, self.action_space.high)
 
-    def _bootstrap_timeouts(self, rewards: np.ndarray, dones: np.ndarray, infos: list[dict[str, Any]]) -> None:
+    def _value_timeouts(self, dones: np.ndarray, infos: list[dict[str, Any]]) -> dict[int, tuple[Any, th.Tensor]]:
         """
-        Add the discounted value of the last observation to the reward of episodes that a time limit ended.
+        Return the last observation, and its value ``[1]``, of each environment whose episode a time limit ended.
 
         One call serves all environments, with a batch of always the same size, so that it compiles once.
 
-        :param rewards: float32 ``[n_envs]``, changed in place
         :param dones: bool ``[n_envs]``
         :param infos: with "terminal_observation" and "TimeLimit.truncated"
         """
@@ -151,16 +200,15 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             if done and infos[idx].get("terminal_observation") is not None and infos[idx].get("TimeLimit.truncated", False)
         ]
         if not ended:
-            return
-        rows = ended + ended[:1] * (len(dones) - len(ended))
-        observations = [self.policy.obs_to_tensor(infos[idx]["terminal_observation"])[0] for idx in rows]
-        batch: Any
-        if isinstance(observations[0], dict):
-            batch = {key: th.cat([obs[key] for obs in observations]) for key in observations[0]}  # type: ignore[index]
-        else:
-            batch = th.cat(observations)  # type: ignore[arg-type]
-        terminal_values = self.policy.predict_values(batch).numpy()[:, 0]
-        rewards[ended] += self.gamma * terminal_values[: len(ended)]
+            return {}
+        for idx in ended:
+            check_finite("terminal observations", infos[idx]["terminal_observation"], self.num_timesteps)
+        observations: list[Any] = [self.policy.obs_to_tensor(infos[idx]["terminal_observation"])[0] for idx in ended]
+        rows = observations + observations[:1] * (len(dones) - len(ended))
+        is_dict = isinstance(rows[0], dict)
+        batch = {key: th.cat([row[key] for row in rows]) for key in rows[0]} if is_dict else th.cat(rows)
+        values = self.policy.predict_values(batch)
+        return {idx: (observations[i], values[i]) for i, idx in enumerate(ended)}
 
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
         """
@@ -169,7 +217,10 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :param load_path_or_dict: path, file or dictionary of state dicts
         :param exact_match: whether every parameter must be given
         :param device: without effect, parameters go to where the policy is
+        :raises ValueError: if the file is truncated, damaged or no saved model
         """
+        if not isinstance(load_path_or_dict, dict):
+            check_archive(load_path_or_dict, needs_data=False)
         super().set_parameters(load_path_or_dict, exact_match=exact_match, device="cpu")
 
     @classmethod
@@ -196,33 +247,57 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :return: new model instance with loaded parameters
         :raises ValueError: if the file is truncated, damaged or no saved model
         """
-        check_archive(path)
+        data = check_archive(path)
+        cls._check_changes(kwargs, data)
         # The archive is read on the CPU; the attribute says where the model that SB3's method builds will run
-        kwargs["_jax_device"] = get_jax_device(device)
+        kwargs["_device_name"] = get_device_name(get_jax_device(device))
         return super().load(path, env, "cpu", custom_objects, print_system_info, force_reset, **kwargs)
 
+    @classmethod
+    def _check_changes(cls, changes: dict[str, Any], data: dict[str, Any]) -> None:
+        """
+        :param changes: keyword arguments of ``load``, which become attributes
+        :param data: the saved attributes
+        :raises TypeError: for a name that neither the constructor nor the saved model knows
+        """
+        known = [name for name in inspect.signature(cls).parameters if not name.startswith("_")]
+        for name in changes:
+            if name not in known and name not in data:
+                raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument '{name}'.{suggest(name, known)}")
 
-def check_archive(path: str | pathlib.Path | io.BufferedIOBase) -> None:
+
+def check_archive(path: str | pathlib.Path | io.BufferedIOBase, needs_data: bool = True) -> dict[str, Any]:
     """
-    Read a saved model's archive through, without opening what it holds.
+    Read a saved model's archive through, without opening the pickles that it holds.
 
     :param path: path or file
+    :param needs_data: whether it must hold more than parameters
+    :return: the saved attributes as JSON has them
     :raises ValueError: if it is truncated, damaged or no saved model
     """
-    from stable_baselines3.common.save_util import open_path
-
     file = open_path(path, "r", suffix="zip")
     try:
         with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()
-            lacking = {"data", "policy.pth"} - set(archive.namelist())
+            return _read_archive(archive, needs_data)
     except UNREADABLE as e:
-        raise ValueError(f"Error: the file {path} wasn't a zip-file, or it is truncated or damaged ({e})") from e
+        raise ValueError(
+            f"Error: the file {path} wasn't a zip-file of a saved model, or it is truncated or damaged: {e}"
+        ) from e
     finally:
         if isinstance(path, (str, pathlib.Path)):
             file.close()
         else:
             file.seek(0)
-    if damaged or lacking:
-        why = f"its entry '{damaged}' is damaged" if damaged else f"it has no entry {sorted(lacking)}"
-        raise ValueError(f"Error: the file {path} is no model saved by PPO.save or by torch SB3: {why}")
+
+
+def _read_archive(archive: zipfile.ZipFile, needs_data: bool) -> dict[str, Any]:
+    damaged = archive.testzip()
+    if damaged:
+        raise ValueError(f"its entry '{damaged}' is damaged")
+    data = json.loads(archive.read("data")) if needs_data else {}
+    lacking = {"policy_class", "observation_space", "action_space"} - set(data)
+    if needs_data and lacking:
+        raise ValueError(f"its data lack {sorted(lacking)}")
+    with archive.open("policy.pth") as parameters:
+        th.load(parameters, map_location="cpu", weights_only=True)
+    return data

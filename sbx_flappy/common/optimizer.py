@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch as th
 
-from sbx_flappy.common.torch_interop import dict_to_opt_state, get_optimizer, opt_state_to_dict
+from sbx_flappy.common.state_dicts import dict_to_opt_state, opt_state_to_dict
+from sbx_flappy.common.torch_classes import get_optimizer
 
 if TYPE_CHECKING:
-    from sbx_flappy.common.policies import ActorCriticPolicy
+    from sbx_flappy.common.base_policy import BaseJaxPolicy
 
 
 class PolicyOptimizer:
@@ -22,8 +23,10 @@ class PolicyOptimizer:
     """
 
     def __init__(
-        self, policy: "ActorCriticPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
+        self, policy: "BaseJaxPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
     ) -> None:
+        if not learning_rate >= 0.0:
+            raise ValueError(f"Invalid learning rate: {learning_rate}")
         self._policy = policy
         self.spec = get_optimizer(optimizer_class, optimizer_kwargs)
         self.opt_state = self.spec.make().init(policy.params)
@@ -32,7 +35,8 @@ class PolicyOptimizer:
     def _defaults(self, optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> dict[str, Any]:
         params = list(range(len(self._policy.param_order)))
         if not isinstance(optimizer_class, type):
-            return {**optimizer_kwargs, "params": params}
+            simple = {name: value for name, value in optimizer_kwargs.items() if isinstance(value, (bool, int, float, str))}
+            return {**simple, "params": params}
         of_torch = optimizer_class([th.nn.Parameter(th.zeros(1))], lr=1.0, **optimizer_kwargs)
         return {**of_torch.state_dict()["param_groups"][0], "params": params}
 
@@ -43,7 +47,7 @@ class PolicyOptimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state with the names and layouts of torch's; empty before the first step, as torch's is."""
-        state = opt_state_to_dict(self.opt_state, self._policy.params, self._policy.param_order)
+        state = opt_state_to_dict(self.opt_state, self._policy.params, self._policy.param_order, self.spec.moment_names)
         untouched = all(float(entry.get("step", 1.0)) == 0.0 for entry in state.values())
         return {"state": {} if untouched else state, "param_groups": [dict(group) for group in self.param_groups]}
 
@@ -62,8 +66,8 @@ class PolicyOptimizer:
             if not strict:
                 return
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
-        opt_state = dict_to_opt_state(state, fresh, self._policy.params, self._policy.param_order) if state else fresh
+        order, names = self._policy.param_order, self.spec.moment_names
+        opt_state = dict_to_opt_state(state, fresh, self._policy.params, order, names) if state else fresh
         self.opt_state = self._policy.on_device(opt_state)
-        self.param_groups[0].update({k: v for k, v in state_dict["param_groups"][0].items() if k in self.param_groups[0]})
-        self.param_groups[0]["params"] = list(range(n_params))
-        self.param_groups[0]["lr"] = float(np.asarray(self.param_groups[0]["lr"]))
+        # The other numbers are those that this optimizer was made with
+        self.param_groups[0]["lr"] = float(np.asarray(state_dict["param_groups"][0]["lr"]))

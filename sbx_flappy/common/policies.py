@@ -1,37 +1,39 @@
 """Policies: SB3's ``ActorCriticPolicy`` and its two relatives, over a network in Flax."""
 
-import collections
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import cloudpickle
+import flax
 import jax
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from stable_baselines3.common import torch_layers
 from stable_baselines3.common.distributions import Distribution, StateDependentNoiseDistribution, make_proba_distribution
-from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
 
-from sbx_flappy.common import programs, torch_interop
+from sbx_flappy.common import programs, state_dicts
 from sbx_flappy.common.action_distributions import make_distribution_spec
+from sbx_flappy.common.arrays import to_host, to_tensor
+from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.devices import get_jax_device
-from sbx_flappy.common.features_extractors import CombinedExtractor, FlattenExtractor, NatureCNN, make_features_extractor
+from sbx_flappy.common.features_extractors import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    NatureCNN,
+    get_extractor_class,
+    make_features_extractor,
+)
 from sbx_flappy.common.optimizer import PolicyOptimizer
 from sbx_flappy.common.preprocessing import make_preprocessor
 from sbx_flappy.common.random import new_key
-from sbx_flappy.common.validation import check_keywords, check_positive_integer
+from sbx_flappy.common.torch_classes import get_activation
+from sbx_flappy.common.validation import check_finite, check_integer, check_keywords, check_number, check_shape
 from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
 from sbx_flappy.functional.networks import ActorCritic, MlpExtractor
 from sbx_flappy.functional.types import ExplorationNoise, PyTree
-
-#: torch SB3's features extractors, for those who pass them (RL-Zoo does)
-EXTRACTORS = {
-    torch_layers.FlattenExtractor: FlattenExtractor,
-    torch_layers.NatureCNN: NatureCNN,
-    torch_layers.CombinedExtractor: CombinedExtractor,
-}
 
 
 def split_net_arch(net_arch: list[int] | dict[str, list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -48,8 +50,11 @@ def split_net_arch(net_arch: list[int] | dict[str, list[int]]) -> tuple[tuple[in
         sizes = net_arch.get("pi", []), net_arch.get("vf", [])
     else:
         sizes = net_arch, net_arch
-    for size in (*sizes[0], *sizes[1]):
-        check_positive_integer("net_arch", size)
+    for layers in sizes:
+        if not isinstance(layers, (list, tuple)):
+            raise ValueError(f"`net_arch` must be a list, or a dictionary of lists under 'pi' and 'vf', got {net_arch!r}.")
+        for size in layers:
+            check_integer("net_arch", size)
     return tuple(map(int, sizes[0])), tuple(map(int, sizes[1]))
 
 
@@ -58,19 +63,7 @@ def is_own(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def to_host(value: Any) -> Any:
-    """Return tensors (in dictionaries too) as NumPy arrays that share their memory; other arrays as they are."""
-    if isinstance(value, Mapping):
-        return {key: to_host(item) for key, item in value.items()}
-    return value.detach().cpu().numpy() if isinstance(value, th.Tensor) else value
-
-
-def to_tensor(array: Any) -> th.Tensor:
-    """Return an array as a tensor of its own memory."""
-    return th.from_numpy(np.array(array))
-
-
-class ActorCriticPolicy(BasePolicy):
+class ActorCriticPolicy(BaseJaxPolicy):
     """
     Policy with both action and value prediction, SB3's class over a network in Flax.
 
@@ -89,7 +82,8 @@ class ActorCriticPolicy(BasePolicy):
         for the std instead of only (n_features,) when using gSDE
     :param use_expln: Use ``expln()`` function instead of ``exp()`` to ensure a positive standard deviation
     :param squash_output: Whether to squash the output using a tanh function, this ensures bounds when using gSDE.
-    :param features_extractor_class: Features extractor to use: a Flax module, or torch SB3's class of the same name
+    :param features_extractor_class: Features extractor to use: a Flax module, or torch SB3's class of the same name.
+        By default ``default_features_extractor_class``
     :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
     :param share_features_extractor: If True, the features extractor is shared between the policy and value networks.
     :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
@@ -101,7 +95,9 @@ class ActorCriticPolicy(BasePolicy):
         equal probabilities; one number per output
     """
 
-    optimizer: PolicyOptimizer  # type: ignore[assignment]
+    optimizer: PolicyOptimizer
+    #: The features extractor where the constructor is given none
+    default_features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor
 
     @check_keywords
     def __init__(
@@ -117,7 +113,7 @@ class ActorCriticPolicy(BasePolicy):
         full_std: bool = True,
         use_expln: bool = False,
         squash_output: bool = False,
-        features_extractor_class: Any = FlattenExtractor,
+        features_extractor_class: Any = None,
         features_extractor_kwargs: dict[str, Any] | None = None,
         share_features_extractor: bool = True,
         normalize_images: bool = True,
@@ -130,9 +126,12 @@ class ActorCriticPolicy(BasePolicy):
         if optimizer_kwargs is None:
             # Small values to avoid NaN in Adam optimizer
             optimizer_kwargs = {"eps": 1e-5} if optimizer_class is th.optim.Adam else {}
-        features_extractor_class = EXTRACTORS.get(features_extractor_class, features_extractor_class)
+        if features_extractor_class is None:
+            features_extractor_class = self.default_features_extractor_class
+        features_extractor_class = get_extractor_class(features_extractor_class)
         features_extractor_kwargs = dict(features_extractor_kwargs or {})
-        if not normalize_images and features_extractor_class in (NatureCNN, CombinedExtractor):
+        # Automatically deactivate dtype and bounds checks
+        if not normalize_images and issubclass(features_extractor_class, (NatureCNN, CombinedExtractor)):
             features_extractor_kwargs["normalized_image"] = True
         super().__init__(
             observation_space,
@@ -145,10 +144,7 @@ class ActorCriticPolicy(BasePolicy):
             normalize_images=normalize_images,
         )
         assert not (squash_output and not use_sde), "squash_output=True is only available when using gSDE (use_sde=True)"
-        if isinstance(observation_space, spaces.Dict) and (obs_center != 0.0 or obs_scale != 1.0):
-            raise ValueError(
-                "`obs_center` and `obs_scale` are for Box observation spaces; normalize a Dict with VecNormalize."
-            )
+        check_number("log_std_init", log_std_init)
         self.net_arch = self._default_net_arch(net_arch)
         self.activation_fn = activation_fn
         self.ortho_init = ortho_init
@@ -197,11 +193,12 @@ class ActorCriticPolicy(BasePolicy):
         spec = make_distribution_spec(self.action_space, self.use_sde, self.use_expln, self.squash_output)
         self.preprocess = make_preprocessor(self.observation_space, self.normalize_images, self.obs_center, self.obs_scale)
         self.features_extractor = self.make_features_extractor()
+        self.features_dim = self._find_features_dim()
         return ActorCritic(
             preprocess=self.preprocess,
             features_extractor=self.features_extractor,  # type: ignore[arg-type]
             vf_features_extractor=None if self.share_features_extractor else self.make_features_extractor(),
-            mlp_extractor=MlpExtractor(pi, vf, torch_interop.get_activation(self.activation_fn)),
+            mlp_extractor=MlpExtractor(pi, vf, get_activation(self.activation_fn)),
             action_dim=spec.n_outputs,
             make_distribution=spec,
             log_std_shape=spec.log_std_shape(pi[-1] if pi else self.features_dim, self.full_std),
@@ -211,6 +208,28 @@ class ActorCriticPolicy(BasePolicy):
     def make_features_extractor(self) -> Any:
         """Helper method to create a features extractor."""
         return make_features_extractor(self.features_extractor_class, self.observation_space, self.features_extractor_kwargs)
+
+    def _find_features_dim(self) -> int:
+        """
+        Return the number of features that the extractor outputs.
+
+        :raises ValueError: if it returns something else, or needs more than parameters
+        """
+        extractor: Any = self.features_extractor
+        name = f"`features_extractor_class` {self.features_extractor_class.__name__}"
+
+        def apply(key: jax.Array, observations: PyTree) -> Any:
+            inputs = self.preprocess(observations)
+            return extractor.apply({"params": extractor.init(key, inputs).get("params", {})}, inputs)
+
+        try:
+            features = jax.eval_shape(apply, jax.random.key(0), self._example_observations())
+        except (flax.errors.InvalidRngError, flax.errors.ScopeCollectionNotFound) as e:
+            raise ValueError(f"{name} needs more than parameters; leave out Dropout, use LayerNorm for BatchNorm: {e}") from e
+        shape: Any = getattr(features, "shape", ())
+        if len(shape) != 2 or shape[0] != 1:
+            raise ValueError(f"{name} must return one array [B, features], got {features} for B = 1.")
+        return shape[1]
 
     def _example_observations(self) -> PyTree:
         def zeros(space: Any) -> Any:
@@ -227,11 +246,11 @@ class ActorCriticPolicy(BasePolicy):
         def init(observations: PyTree) -> None:
             params = self.network.init(jax.random.key(0), observations)["params"]
             shapes.update(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(params)))
-            order.extend(path for path, _ in torch_interop.iterate(params))
+            order.extend(path for path, _ in state_dicts.iterate(params))
 
         order: list[tuple[str, ...]] = []
         jax.eval_shape(init, self._example_observations())
-        return torch_interop.build({path: torch_interop.lookup(shapes, path) for path in order})
+        return state_dicts.build({path: state_dicts.lookup(shapes, path) for path in order})
 
     @staticmethod
     def _torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:
@@ -242,7 +261,7 @@ class ActorCriticPolicy(BasePolicy):
         def rank(path: tuple[str, ...]) -> tuple[int, int]:
             return parts.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
 
-        return tuple(sorted((path for path, _ in torch_interop.iterate(shapes)), key=rank))
+        return tuple(sorted((path for path, _ in state_dicts.iterate(shapes)), key=rank))
 
     def _initial_params(self, shapes: PyTree) -> PyTree:
         """Return initial parameters as SB3 chooses them; modules that are not of this package initialize themselves."""
@@ -266,7 +285,10 @@ class ActorCriticPolicy(BasePolicy):
         return init(programs.as_key(new_key()), self._example_observations())
 
     def _initial_action_bias(self, shape: tuple[int, ...]) -> np.ndarray:
-        bias = np.asarray(self.action_bias_init, np.float32)
+        try:
+            bias = np.asarray(self.action_bias_init, np.float32)
+        except (TypeError, ValueError):
+            bias = np.full((), np.nan)
         if bias.shape != shape or not np.all(np.isfinite(bias)):
             raise ValueError(f"`action_bias_init` must be {shape[0]} finite numbers, got {self.action_bias_init!r}.")
         return bias
@@ -293,11 +315,11 @@ class ActorCriticPolicy(BasePolicy):
         """
         Return actions, values and log-probabilities with one compiled call and one fetch.
 
-        :param observations: NumPy or JAX arrays ``[B, ...]``
+        :param observations: arrays or tensors ``[B, ...]``, or a dictionary of them
         :param deterministic: Whether to sample or use deterministic actions
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """
-        results = programs.act(self.network, self.params, observations, self._noise(), deterministic)
+        results = programs.act(self.network, self.params, self._to_batch(observations), self._noise(), deterministic)
         actions, values, log_probs = jax.device_get(results)
         return self._to_action_space(actions), values, log_probs
 
@@ -305,8 +327,24 @@ class ActorCriticPolicy(BasePolicy):
         return self.exploration_noise if self.use_sde else new_key()
 
     def _to_action_space(self, actions: np.ndarray) -> np.ndarray:
-        dtype = actions.dtype if isinstance(self.action_space, spaces.Box) else self.action_space.dtype
+        """Return actions in the shape of the space, with torch SB3's dtypes: integers are int64, all else is float32."""
+        dtype = np.int64 if np.issubdtype(actions.dtype, np.integer) else actions.dtype
         return np.asarray(actions, dtype).reshape(-1, *self.action_space.shape)  # type: ignore[misc]
+
+    def obs_to_tensor(self, observation: Any) -> tuple[Any, bool]:
+        """
+        Convert an input observation to a batch of tensors, see SB3's method.
+
+        :param observation: one observation or several; arrays of JAX and tensors will do too
+        :return: the observation as tensors and whether it is vectorized or not
+        """
+
+        def to_numpy(value: Any) -> Any:
+            return np.array(to_host(value)) if isinstance(value, (jax.Array, th.Tensor)) else value
+
+        if isinstance(observation, dict):
+            return super().obs_to_tensor({key: to_numpy(value) for key, value in observation.items()})
+        return super().obs_to_tensor(to_numpy(observation))
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
         """
@@ -315,11 +353,21 @@ class ActorCriticPolicy(BasePolicy):
         :param obs: Observation
         :param deterministic: Whether to sample or use deterministic actions
         """
-        return self._like(obs, self.act(to_host(obs), deterministic))
+        return self._like(obs, self.act(obs, deterministic))
+
+    def _to_batch(self, observations: Any) -> PyTree:
+        """
+        Return observations as arrays.
+
+        :raises ValueError: if they are no batch of observations of the policy's space
+        """
+        check_shape(observations, self.observation_space)
+        return to_host(observations)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
-        noise = self._noise()
-        actions = programs.predict_actions(self.network, self.params, to_host(observation), noise, deterministic)
+        observations, noise = self._to_batch(observation), self._noise()
+        check_finite("observations", observations)
+        actions = programs.predict_actions(self.network, self.params, observations, noise, deterministic)
         return to_tensor(self._to_action_space(np.asarray(actions)))
 
     def predict_values(self, obs: Any) -> Any:
@@ -328,7 +376,7 @@ class ActorCriticPolicy(BasePolicy):
 
         :param obs: Observation
         """
-        return self._like(obs, programs.predict_values(self.network, self.params, to_host(obs)))
+        return self._like(obs, programs.predict_values(self.network, self.params, self._to_batch(obs)))
 
     def evaluate_actions(self, obs: Any, actions: Any) -> tuple[Any, Any, Any | None]:
         """
@@ -340,7 +388,18 @@ class ActorCriticPolicy(BasePolicy):
         actions = to_host(actions)
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.reshape(-1)
-        return self._like(obs, programs.evaluate_actions(self.network, self.params, to_host(obs), actions))
+        return self._like(obs, programs.evaluate_actions(self.network, self.params, self._to_batch(obs), actions))
+
+    def extract_features(self, obs: Any, features_extractor: Any = None) -> Any:
+        """
+        Return the features, float32 ``[B, features_dim]``; if they are not shared, the actor's and the critic's.
+
+        :param obs: Observation
+        :param features_extractor: SB3's argument; here the policy's own extractor is the only one
+        """
+        if features_extractor is not None and features_extractor is not self.features_extractor:
+            raise ValueError("`features_extractor` must be None or the policy's own.")
+        return self._like(obs, programs.extract_features(self.network, self.params, self._to_batch(obs)))
 
     def get_distribution(self, obs: Any) -> Distribution:
         """
@@ -348,7 +407,7 @@ class ActorCriticPolicy(BasePolicy):
 
         :param obs: Observation
         """
-        ours = jax.tree.map(to_tensor, programs.get_distribution(self.network, self.params, to_host(obs)))
+        ours = jax.tree.map(to_tensor, programs.get_distribution(self.network, self.params, self._to_batch(obs)))
         if self.use_sde:
             return self._torch_state_dependent_noise(ours)
         if isinstance(self.action_space, spaces.Box):
@@ -380,98 +439,37 @@ class ActorCriticPolicy(BasePolicy):
         convert = to_tensor if any(isinstance(leaf, th.Tensor) for leaf in leaves) else jax.numpy.asarray
         return jax.tree.map(convert, results)
 
-    # --- parameters -----------------------------------------------------------------------------------------------
+    # --- copies and files -----------------------------------------------------------------------------------------
 
-    @property
-    def device(self) -> th.device:
-        """Where the tensors live that this policy takes and returns: the CPU's memory. JAX moves what it needs."""
-        return th.device("cpu")
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle holds: all but the network, whose functions JAX does not let be pickled."""
+        made_anew = ("network", "preprocess", "features_extractor")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
-    @property
-    def features_dim(self) -> int:
-        """The number of features that the extractor outputs."""
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.network = self._make_network()
 
-        def features(key: jax.Array, observations: PyTree) -> jax.Array:
-            extractor: Any = self.features_extractor
-            return extractor.init_with_output(key, self.preprocess(observations))[0]
-
-        return jax.eval_shape(features, jax.random.key(0), self._example_observations()).shape[-1]
-
-    @property
-    def log_std(self) -> th.Tensor:
-        """The learned log standard deviations, where actions are continuous."""
-        if "log_std" not in self.params:
-            raise AttributeError(f"{type(self).__name__} over {self.action_space} has no `log_std`")
-        return to_tensor(self.params["log_std"])
-
-    @property
-    def has_convolutions(self) -> bool:
-        """Whether the network convolves."""
-        return any(leaf.ndim == 4 for leaf in jax.tree.leaves(self.params))
-
-    @property
-    def prefers_steps(self) -> bool:
-        """Whether an update runs faster step by step than as one program, see ``common.programs``."""
-        return self.has_convolutions and next(iter(jax.tree.leaves(self.params)[0].devices())).platform == "cpu"
-
-    def on_device(self, tree: PyTree) -> PyTree:
-        """Return arrays on the device of the parameters."""
-        return jax.device_put(tree, next(iter(jax.tree.leaves(self.params)[0].devices())))
-
-    def to(self, device: Any) -> "ActorCriticPolicy":  # type: ignore[override]
+    def save(self, path: str) -> None:
         """
-        Move parameters and optimizer to a device.
+        Save model to a given location, with cloudpickle, which takes functions such as ``flax.linen.relu`` too.
 
-        :param device: see ``common.devices``
+        :param path: path of the file
         """
-        jax_device = get_jax_device(device)
-        self.params = jax.device_put(self.params, jax_device)
-        self.optimizer.opt_state = jax.device_put(self.optimizer.opt_state, jax_device)
-        if self.exploration_noise is not None:
-            self.exploration_noise = jax.device_put(self.exploration_noise, jax_device)
-        return self
+        content = {"state_dict": self.state_dict(), "data": self._get_constructor_parameters()}
+        th.save(content, path, pickle_module=cloudpickle)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> "collections.OrderedDict[str, th.Tensor]":  # type: ignore[override]
-        """Return the parameters as tensors, with the names, layouts and order of torch SB3's policy."""
-        return torch_interop.params_to_state_dict(self.params, self.param_order, self.share_features_extractor)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+    @classmethod
+    def load(cls, path: str, device: Any = "auto") -> "ActorCriticPolicy":
         """
-        Take over parameters.
+        Load model from path, written by :meth:`save` or by torch SB3's policy.
 
-        :param state_dict: with the names and layouts of :meth:`state_dict`
-        :param strict: whether names may neither be missing nor be unknown
-        :param assign: torch's argument, without effect: the parameters are copied
-        :raises RuntimeError: if names or shapes do not match
+        :param path: path of the file
+        :param device: Device on which the policy should be loaded, see ``common.devices``.
         """
-        params = torch_interop.state_dict_to_params(
-            state_dict, self.params, self.param_order, self.share_features_extractor, strict, type(self).__name__
-        )
-        self.params = self.on_device(params)
-        names = self.state_dict().keys()
-        missing, unexpected = [n for n in names if n not in state_dict], [n for n in state_dict if n not in names]
-        return th.nn.modules.module._IncompatibleKeys(missing, unexpected)
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, th.nn.Parameter]]:
-        """Yield torch SB3's names and copies of the parameters; assigning to a copy changes nothing here."""
-        for path in self.param_order:
-            tensor = torch_interop.to_tensor(path, torch_interop.lookup(self.params, path))
-            yield torch_interop.torch_name(path), th.nn.Parameter(tensor)
-
-    def load_from_vector(self, vector: np.ndarray) -> None:
-        """
-        Load parameters from a 1D vector.
-
-        :param vector: as of :meth:`parameters_to_vector`
-        """
-        parameters = [parameter for _, parameter in self.named_parameters()]
-        th.nn.utils.vector_to_parameters(th.as_tensor(vector, dtype=th.float), parameters)
-        names = [name for name, _ in self.named_parameters()]
-        self.load_state_dict(dict(zip(names, parameters, strict=True)), strict=False)
-
-    def extra_repr(self) -> str:
-        """Return the network for ``print(policy)``, which SB3 and RL-Zoo do."""
-        return repr(self.network)
+        policy = super().load(path, "cpu")
+        policy.to(get_jax_device(device))
+        return policy
 
 
 class ActorCriticCnnPolicy(ActorCriticPolicy):
@@ -481,9 +479,7 @@ class ActorCriticCnnPolicy(ActorCriticPolicy):
     Its features extractor is the network of the DQN paper (:class:`NatureCNN`).
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("features_extractor_class", NatureCNN)
-        super().__init__(*args, **kwargs)
+    default_features_extractor_class = NatureCNN
 
 
 class MultiInputActorCriticPolicy(ActorCriticPolicy):
@@ -493,6 +489,4 @@ class MultiInputActorCriticPolicy(ActorCriticPolicy):
     Its features extractor is :class:`CombinedExtractor`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("features_extractor_class", CombinedExtractor)
-        super().__init__(*args, **kwargs)
+    default_features_extractor_class = CombinedExtractor

@@ -77,13 +77,14 @@ class PerKey:
         return {key: preprocess(observations[key]) for key, preprocess in self.items}
 
 
-def as_constant(value: Any, name: str) -> Constant:
+def as_constant(value: Any, name: str, space: spaces.Space) -> Constant:
     """
     Return numbers as something hashable.
 
     :param value: a number, or nested lists or arrays of numbers
     :param name: the argument's name, for the error
-    :raises ValueError: if they are not finite numbers
+    :param space: with the shape that they must broadcast to
+    :raises ValueError: if they are not finite numbers, or not of that shape
     """
     try:
         array = np.asarray(value, np.float64)
@@ -91,16 +92,42 @@ def as_constant(value: Any, name: str) -> Constant:
         raise ValueError(f"`{name}` must be a number or nested lists of numbers, got {value!r}") from e
     if not np.all(np.isfinite(array)):
         raise ValueError(f"`{name}` must be finite, got {value!r}")
+    if array.ndim and not _broadcasts(array.shape, space.shape):
+        raise ValueError(f"`{name}` must be one number or of the observations' shape {space.shape}, got shape {array.shape}.")
     return _as_tuples(array.tolist())
+
+
+def _broadcasts(shape: tuple[int, ...], target: Any) -> bool:
+    try:
+        return np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
 
 
 def _as_tuples(value: Any) -> Constant:
     return tuple(_as_tuples(item) for item in value) if isinstance(value, list) else float(value)
 
 
-def _check_start(space: spaces.Space) -> None:
+def check_start(space: spaces.Space, name: str) -> None:
+    """
+    :param space: Discrete or MultiDiscrete
+    :param name: "action" or "observation", for the error
+    :raises ValueError: if it starts at another number than 0
+    """
     if np.any(np.asarray(getattr(space, "start", 0)) != 0):
-        raise ValueError(f"The observation space {space} starts at another number than 0; shift it with a wrapper.")
+        raise ValueError(f"The {name} space {space} starts at another number than 0; shift it with a wrapper.")
+
+
+def check_supported(space: Any) -> None:
+    """
+    :param space: an environment's observation space
+    :raises NotImplementedError: if it is of a kind, or holds one, that no policy takes
+    """
+    supported = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    nested = (spaces.Dict, spaces.Tuple)  # SB3 itself refuses those inside of others
+    for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
+        if isinstance(part, spaces.Space) and not isinstance(part, (*supported, *nested)):
+            raise NotImplementedError(f"{part} observation space is not supported")
 
 
 def make_preprocessor(space: spaces.Space, normalize_images: bool = True, center: Any = 0.0, scale: Any = 1.0) -> Preprocessor:
@@ -112,17 +139,26 @@ def make_preprocessor(space: spaces.Space, normalize_images: bool = True, center
     :param center: see :class:`ToFloat`, for Box spaces
     :param scale: see :class:`ToFloat`, for Box spaces
     :raises NotImplementedError: for any other space
+    :raises ValueError: for a space without entries, and for a center or scale that it has no use for
     """
-    if isinstance(space, spaces.Dict):
-        return PerKey(tuple((key, make_preprocessor(sub, normalize_images)) for key, sub in space.spaces.items()))
+    if (space.shape is not None and 0 in space.shape) or (isinstance(space, spaces.Dict) and not space.spaces):
+        raise ValueError(f"The observation space {space} has no entries.")
     if isinstance(space, spaces.Box):
         kind = ScaleImage if normalize_images and is_image_space(space) else ToFloat
-        return kind(as_constant(center, "obs_center"), as_constant(scale, "obs_scale"))
+        return kind(as_constant(center, "obs_center", space), as_constant(scale, "obs_scale", space))
+    if np.any(np.asarray(center) != 0.0) or np.any(np.asarray(scale) != 1.0):
+        raise ValueError(f"`obs_center` and `obs_scale` are for Box observation spaces, not for {space}.")
+    if isinstance(space, spaces.Dict):
+        return PerKey(tuple((key, make_preprocessor(sub, normalize_images)) for key, sub in space.spaces.items()))
+    return _make_integer_preprocessor(space)
+
+
+def _make_integer_preprocessor(space: spaces.Space) -> Preprocessor:
     if isinstance(space, spaces.Discrete):
-        _check_start(space)
+        check_start(space, "observation")
         return OneHot((int(space.n),))
     if isinstance(space, spaces.MultiDiscrete):
-        _check_start(space)
+        check_start(space, "observation")
         if space.nvec.ndim != 1:
             raise NotImplementedError(f"A MultiDiscrete observation space must have one dimension, got {space}; flatten it.")
         return OneHot(tuple(int(n) for n in space.nvec))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbx_flappy.common.torch_interop import OptimizerSpec
+from sbx_flappy.common.torch_classes import OptimizerSpec
 from sbx_flappy.functional import gae as gae_module
 from sbx_flappy.functional import update
 from sbx_flappy.functional.convolution import compiler_options
@@ -98,6 +98,12 @@ def predict_values(network: ActorCritic, params: PyTree, observations: PyTree) -
 def get_distribution(network: ActorCritic, params: PyTree, observations: PyTree) -> Any:
     """Return the distribution over actions, see :func:`act`."""
     return apply(network, params, observations, ActorCritic.actor)
+
+
+@program("network")
+def extract_features(network: ActorCritic, params: PyTree, observations: PyTree) -> Any:
+    """Return the features, float32 ``[B, L]``, or the actor's and the critic's if they are not shared."""
+    return apply(network, params, observations, ActorCritic.features)
 
 
 @program("network")

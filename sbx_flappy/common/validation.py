@@ -3,10 +3,14 @@
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+from gymnasium import spaces
+
+#: The largest finite float32
+MAX = float(np.finfo(np.float32).max)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,33 +37,60 @@ def check_keywords(init: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def check_positive_integer(name: str, value: Any) -> None:
+def check_integer(name: str, value: Any, low: int = 1) -> None:
     """
-    :raises ValueError: if a value is not an integer of at least 1
+    :raises ValueError: if a value is not an integer of at least ``low``
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise ValueError(f"`{name}` must be an integer of at least {low}, got {value!r}.")
 
 
-def check_fraction(name: str, value: Any) -> None:
+def check_number(name: str, value: Any, low: float = -MAX, high: float = MAX) -> None:
     """
-    :raises ValueError: if a value is not a number between 0 and 1
+    :raises ValueError: if a value is not a number between ``low`` and ``high``, by default any finite one
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0.0 <= value <= 1.0:
-        raise ValueError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not low <= value <= high:
+        bounds = " between 0 and 1" if (low, high) == (0.0, 1.0) else " of at least 0" if low == 0.0 else ""
+        raise ValueError(f"`{name}` must be a {'' if bounds else 'finite '}number{bounds}, got {value!r}.")
 
 
-def check_finite(what: str, value: Any, n_steps: int) -> None:
+def check_finite(what: str, value: Any, n_steps: int | None = None) -> None:
     """
     :param what: "observations" or "rewards"
     :param value: an array, or a dictionary of arrays
-    :param n_steps: time steps so far, for the message
+    :param n_steps: time steps of training so far, for the message
     :raises ValueError: if a number is NaN or infinite
     """
     for key, array in value.items() if isinstance(value, dict) else [("", value)]:
-        if np.issubdtype(array.dtype, np.floating) and not np.all(np.isfinite(array)):
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             where = f" under the key {key!r}" if key else ""
+            if n_steps is None:
+                raise ValueError(f"Got {what} that are NaN or infinite{where}.")
             raise ValueError(
                 f"The environment returned {what} that are NaN or infinite{where} after {n_steps} time steps. "
                 "The parameters are those of the last update. Wrap the environment in SB3's `VecCheckNan` to find the cause."
             )
+
+
+def check_shape(observations: Any, space: spaces.Space) -> None:
+    """
+    :param observations: a batch of them, or a dictionary of batches
+    :param space: the policy's
+    :raises ValueError: if they are no batch of observations of the space
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observations, Mapping) or not set(space.spaces) <= set(observations):
+            raise ValueError(
+                f"Error: Expected a dictionary with the keys {list(space.spaces)}, got {_describe(observations)}."
+            )
+        for key, subspace in space.spaces.items():
+            check_shape(observations[key], subspace)
+    elif isinstance(space, (spaces.Box, spaces.MultiBinary)) and np.shape(observations)[1:] != space.shape:
+        raise ValueError(
+            f"Error: Unexpected observation shape {tuple(np.shape(observations))} for {type(space).__name__} environment, "
+            f"please use (n_env, {', '.join(map(str, space.shape))}) for the observation shape."
+        )
+
+
+def _describe(observations: Any) -> str:
+    return f"the keys {list(observations)}" if isinstance(observations, Mapping) else f"a {type(observations).__name__}"

@@ -94,7 +94,7 @@ class ConvolutionStack(nn.Module):
         x = x.transpose(0, 2, 3, 1)
         for i, (features, kernel_size, stride) in enumerate(self.layers):
             x = nn.relu(Conv2d(features, kernel_size, stride, name=str(2 * i))(x))
-        return x.transpose(0, 3, 1, 2).reshape(x.shape[0], -1)
+        return x.transpose(0, 3, 1, 2).reshape(x.shape[0], int(np.prod(x.shape[1:])))
 
 
 class MlpExtractor(nn.Module):
@@ -155,6 +155,12 @@ class ActorCritic(nn.Module):
         vf_features = pi_features if self.vf_features_extractor is None else self.vf_features_extractor(inputs)
         distribution = self._distribution(self.mlp_extractor.forward_actor(pi_features))
         return distribution, self.value_net(self.mlp_extractor.forward_critic(vf_features))
+
+    def features(self, observations: PyTree) -> Any:
+        """Return the features, float32 ``[B, L]``, or the actor's and the critic's if they are not shared."""
+        inputs = self.preprocess(observations)
+        features = self.features_extractor(inputs)
+        return features if self.vf_features_extractor is None else (features, self.vf_features_extractor(inputs))
 
     def actor(self, observations: PyTree) -> Distribution:
         """Return the distribution over actions alone."""

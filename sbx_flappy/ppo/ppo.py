@@ -1,5 +1,6 @@
 """PPO with SB3's interface and a jitted update."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -14,12 +15,40 @@ from stable_baselines3.common.utils import explained_variance
 from sbx_flappy.common import programs
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
-from sbx_flappy.common.validation import check_fraction, check_keywords, check_positive_integer, suggest
+from sbx_flappy.common.validation import MAX, check_integer, check_keywords, check_number, suggest
 from sbx_flappy.functional.types import Array, LossCoefficients, Metrics
 from sbx_flappy.functional.update import KL_EXCEEDED, NOT_FINITE, RUNNING, TrainState
 from sbx_flappy.ppo.policies import CnnPolicy, MlpPolicy, MultiInputPolicy
 
 SelfPPO = TypeVar("SelfPPO", bound="PPO")
+
+#: Hyperparameters that are integers, and the least that each may be
+INTEGERS = {"n_steps": 1, "batch_size": 1, "n_epochs": 1, "sde_sample_freq": -1, "stats_window_size": 0, "seed": 0}
+#: Hyperparameters that are numbers, and the bounds of each
+NUMBERS = {
+    "gamma": (0.0, 1.0),
+    "gae_lambda": (0.0, 1.0),
+    "ent_coef": (-MAX, MAX),
+    "vf_coef": (-MAX, MAX),
+    "max_grad_norm": (0.0, np.inf),
+    "target_kl": (0.0, np.inf),
+    "learning_rate": (0.0, np.inf),
+    "clip_range": (0.0, np.inf),
+}
+
+
+def check_hyperparameters(values: Mapping[str, Any]) -> None:
+    """
+    :param values: hyperparameters by their names, others among them
+    :raises ValueError: if one can only be a mistake
+    """
+    given = {name: value for name, value in values.items() if not (value is None and name in ("seed", "target_kl"))}
+    for name in INTEGERS.keys() & given.keys():
+        check_integer(name, given[name], INTEGERS[name])
+    for name in NUMBERS.keys() & given.keys():
+        # SB3 itself says what a schedule may be
+        if name not in ("learning_rate", "clip_range") or isinstance(given[name], (int, float)):
+            check_number(name, given[name], *NUMBERS[name])
 
 
 def _mean(values: Array) -> float:
@@ -108,10 +137,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         device: Any = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        for name, value in (("n_steps", n_steps), ("batch_size", batch_size), ("n_epochs", n_epochs)):
-            check_positive_integer(name, value)
-        for name, fraction in (("gamma", gamma), ("gae_lambda", gae_lambda)):
-            check_fraction(name, fraction)
+        check_hyperparameters(locals())
         super().__init__(
             policy,
             env,
@@ -140,6 +166,9 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
             device=device,
             _init_setup_model=_init_setup_model,
         )
+
+    def _check_hyperparameters(self) -> None:
+        check_hyperparameters(self.__dict__)
 
     def _get_policy_from_name(self, policy_name: str) -> type[BasePolicy]:
         if policy_name not in self.policy_aliases:
