@@ -122,7 +122,7 @@ def test_observations_are_upstreams(frame_skip: int, cooldown: int, n_steps: int
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", [*OPTIONS[:2], *(pytest.param(o, marks=pytest.mark.exhaustive) for o in OPTIONS[2:])])
 @pytest.mark.parametrize("frame_skip", [1, 4])
 def test_20_000_observations_are_upstreams(frame_skip: int, options: dict[str, Any]) -> None:
     running, ended, best = play_steps(20_000, frame_skip, 4, options)

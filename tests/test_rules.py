@@ -159,7 +159,10 @@ def test_every_variable_equals_upstreams(pipe_gap: int, cooldown: int) -> None:
 
 
 @pytest.mark.expensive
-@pytest.mark.parametrize(("pipe_gap", "cooldown"), [(100, 0), (150, 4), (100, 2), (73, 3), (240, 1)])
+@pytest.mark.parametrize(
+    ("pipe_gap", "cooldown"),
+    [(100, 0), (150, 4), *(pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in ((100, 2), (73, 3), (240, 1)))],
+)
 def test_every_variable_equals_upstreams_for_100_000_frames(pipe_gap: int, cooldown: int) -> None:
     game = lock_step(100_000, pipe_gap, cooldown)
     print(f"gap {pipe_gap}, cool-down {cooldown}: deaths {game.deaths}, longest game {game.best} pipes")
