@@ -17,6 +17,14 @@ IDS = ["FlappyBird-v0", "FlappyBird-v1", "FlappyBirdFeatures-v0", "FlappyBirdFea
 MODES = list(AutoresetMode)
 
 
+@pytest.fixture(autouse=True)
+def gymnasiums_own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing RL-Zoo, as other tests do, replaces gymnasium's TimeLimit by a subclass, which changes the oracle."""
+    time_limit = gym.wrappers.TimeLimit
+    if not time_limit.__module__.startswith("gymnasium"):
+        monkeypatch.setattr(gym.wrappers, "TimeLimit", time_limit.__bases__[0])
+
+
 def make_pair(env_id: str, n_envs: int, mode: AutoresetMode, **kwargs: Any) -> tuple[Any, Any]:
     """Return our vector env and gymnasium's over the same single envs, with the same arguments."""
     ours = gym.make_vec(env_id, n_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)

@@ -15,7 +15,7 @@ from stable_baselines3.common.type_aliases import Schedule
 
 from sbx_flappy.common import programs, state_dicts
 from sbx_flappy.common.action_distributions import make_distribution_spec
-from sbx_flappy.common.arrays import to_host, to_tensor
+from sbx_flappy.common.arrays import qr, to_host, to_tensor
 from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.devices import get_jax_device
 from sbx_flappy.common.features_extractors import (
@@ -271,11 +271,11 @@ class ActorCriticPolicy(BaseJaxPolicy):
             gain = ORTHOGONAL_GAINS[name] if self.ortho_init and name in ORTHOGONAL_GAINS else None
             if name in ("features_extractor", "vf_features_extractor") and not is_own(self.features_extractor_class):
                 params[name] = self._init_module(getattr(self.network, name))
-                params[name] = initialize(rng, params[name], gain) if gain is not None else params[name]
+                params[name] = initialize(rng, params[name], gain, qr) if gain is not None else params[name]
             elif name == "log_std":
                 params[name] = np.full(tree.shape, self.log_std_init, np.float32)
             else:
-                params[name] = initialize(rng, tree, gain)
+                params[name] = initialize(rng, tree, gain, qr)
         if self.action_bias_init is not None:
             params["action_net"]["bias"] = self._initial_action_bias(params["action_net"]["bias"].shape)
         return params
