@@ -603,9 +603,10 @@ def test_optimizers_state_survives_in_a_file(cls: Any, kwargs: dict[str, Any] | 
     policy_kwargs = {"optimizer_class": cls, "net_arch": [4]} | ({} if kwargs is None else {"optimizer_kwargs": kwargs})
     model = PPO("MlpPolicy", make_env(), policy_kwargs=policy_kwargs, **KWARGS)
     optimizer, rng = model.policy.optimizer, np.random.default_rng(0)
+    update = jax.jit(optimizer.spec.make().update)
     for _ in range(3):
         gradients = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), model.policy.params)
-        _, optimizer.opt_state = optimizer.spec.make().update(gradients, optimizer.opt_state, model.policy.params)
+        _, optimizer.opt_state = update(gradients, optimizer.opt_state, model.policy.params)
     model.save(tmp_path / "model")
     loaded = PPO.load(tmp_path / "model").policy.optimizer.opt_state
     saved_leaves, loaded_leaves = (jax.tree.leaves(state.inner_state) for state in (optimizer.opt_state, loaded))
