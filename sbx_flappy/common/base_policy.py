@@ -48,13 +48,18 @@ class BaseJaxPolicy(BasePolicy):
         return any(leaf.ndim == 4 for leaf in jax.tree.leaves(self.params))
 
     @property
+    def jax_device(self) -> jax.Device:
+        """Where the parameters are."""
+        return next(iter(jax.tree.leaves(self.params)[0].devices()))
+
+    @property
     def prefers_steps(self) -> bool:
         """Whether an update runs faster step by step than as one program, see ``common.programs``."""
-        return self.has_convolutions and next(iter(jax.tree.leaves(self.params)[0].devices())).platform == "cpu"
+        return self.has_convolutions and self.jax_device.platform == "cpu"
 
     def on_device(self, tree: PyTree) -> PyTree:
         """Return arrays on the device of the parameters."""
-        return jax.device_put(tree, next(iter(jax.tree.leaves(self.params)[0].devices())))
+        return jax.device_put(tree, self.jax_device)
 
     def to(self, device: Any) -> "BaseJaxPolicy":  # type: ignore[override]
         """

@@ -37,8 +37,6 @@ class RolloutBuffer(sb3_buffers.RolloutBuffer):
 class DictRolloutBuffer(RolloutBuffer, sb3_buffers.DictRolloutBuffer):
     """The same for dictionaries of observations."""
 
-    compute_returns_and_advantage = RolloutBuffer.compute_returns_and_advantage
-
 
 #: SB3's own classes and those that do the same here
 BUFFERS = {

@@ -241,16 +241,15 @@ class ActorCriticPolicy(BaseJaxPolicy):
 
     def _find_shapes(self) -> PyTree:
         """Return the tree of parameters as shapes, in the order in which the network creates them."""
-        shapes: PyTree = {}
+        shapes: dict[tuple[str, ...], jax.ShapeDtypeStruct] = {}
 
-        def init(observations: PyTree) -> None:
+        def init(observations: PyTree) -> None:  # what eval_shape itself returns is sorted by name
             params = self.network.init(jax.random.key(0), observations)["params"]
-            shapes.update(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(params)))
-            order.extend(path for path, _ in state_dicts.iterate(params))
+            for path, leaf in state_dicts.iterate(params):
+                shapes[path] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
-        order: list[tuple[str, ...]] = []
         jax.eval_shape(init, self._example_observations())
-        return state_dicts.build({path: state_dicts.lookup(shapes, path) for path in order})
+        return state_dicts.build(shapes)
 
     @staticmethod
     def _torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:

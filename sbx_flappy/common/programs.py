@@ -134,14 +134,12 @@ def minibatch_step(
     state: update.TrainState,
     rollout: Rollout,
     indices: jax.Array,
-    learning_rate: float,
     coefficients: LossCoefficients,
     network: ActorCritic,
     optimizer: OptimizerSpec,
     normalize_advantage: bool,
 ) -> tuple[update.TrainState, Metrics]:
     """Take one optimizer step on the samples at ``indices``, int32 ``[B]``, see ``functional.update``."""
-    state = state._replace(opt_state=update.set_learning_rate(state.opt_state, learning_rate))
     batch = update.take(rollout, indices)
     return update.minibatch_step(state, batch, network, optimizer.make(), coefficients, normalize_advantage)
 
@@ -151,7 +149,6 @@ def scan_update(
     state: update.TrainState,
     rollout: Rollout,
     order: jax.Array,
-    learning_rate: float,
     coefficients: LossCoefficients,
     network: ActorCritic,
     optimizer: OptimizerSpec,
@@ -159,7 +156,6 @@ def scan_update(
     batch_size: int,
 ) -> tuple[update.TrainState, Metrics]:
     """Take all the steps of an update at once, see ``functional.update``."""
-    state = state._replace(opt_state=update.set_learning_rate(state.opt_state, learning_rate))
     step = functools.partial(
         update.minibatch_step,
         network=network,
@@ -181,19 +177,17 @@ class Update:
     :param network: actor and critic
     :param optimizer: by value
     :param normalize_advantage: whether advantages are normalized within a minibatch
-    :param learning_rate: of all steps
     :param coefficients: weights and clip ranges
     """
 
     network: ActorCritic
     optimizer: OptimizerSpec
     normalize_advantage: bool
-    learning_rate: float
     coefficients: LossCoefficients
 
     def _step(self, state: update.TrainState, rollout: Rollout, indices: np.ndarray) -> tuple[update.TrainState, Metrics]:
         static = (self.network, self.optimizer, self.normalize_advantage)
-        return minibatch_step(state, rollout, indices, self.learning_rate, self.coefficients, *static)
+        return minibatch_step(state, rollout, indices, self.coefficients, *static)
 
     def in_one_program(
         self, state: update.TrainState, rollout: Rollout, orders: Iterable[np.ndarray], batch_size: int
@@ -210,7 +204,7 @@ class Update:
             drawn.append(order)
             generator_states.append(np.random.get_state())
         static = (self.network, self.optimizer, self.normalize_advantage, batch_size)
-        state, metrics = scan_update(state, rollout, np.array(drawn), self.learning_rate, self.coefficients, *static)
+        state, metrics = scan_update(state, rollout, np.array(drawn), self.coefficients, *static)
         metrics = jax.device_get(metrics)
         epochs = _until_stopped([jax.tree.map(lambda leaf: leaf[i], metrics) for i in range(len(drawn))])  # noqa: B023
         # SB3 draws the order of an epoch when it begins, so that those not begun leave no trace

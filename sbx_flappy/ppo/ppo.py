@@ -17,7 +17,7 @@ from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
 from sbx_flappy.common.validation import MAX, check_integer, check_keywords, check_number, suggest
 from sbx_flappy.functional.types import Array, LossCoefficients, Metrics
-from sbx_flappy.functional.update import KL_EXCEEDED, NOT_FINITE, RUNNING, TrainState
+from sbx_flappy.functional.update import KL_EXCEEDED, NOT_FINITE, RUNNING, TrainState, set_learning_rate
 from sbx_flappy.ppo.policies import CnnPolicy, MlpPolicy, MultiInputPolicy
 
 SelfPPO = TypeVar("SelfPPO", bound="PPO")
@@ -204,12 +204,12 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
     def _update_policy(self, coefficients: LossCoefficients) -> list[Metrics]:
         """Run the update's programs, keep the new parameters and return the metrics of each epoch, ``[n_minibatches]``."""
         optimizer = self.policy.optimizer
-        state = TrainState(self.policy.params, optimizer.opt_state, np.int32(RUNNING))  # type: ignore[arg-type]
+        opt_state = set_learning_rate(optimizer.opt_state, optimizer.learning_rate)
+        state = TrainState(self.policy.params, opt_state, np.int32(RUNNING))  # type: ignore[arg-type]
         update = programs.Update(
             network=self.policy.network,
             optimizer=optimizer.spec,
             normalize_advantage=self.normalize_advantage,
-            learning_rate=optimizer.learning_rate,
             coefficients=coefficients,
         )
         if not samples_as_sb3(self.rollout_buffer):
