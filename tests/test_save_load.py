@@ -350,3 +350,9 @@ def test_actor_critics_of_torch_sb3s_other_algorithms_load_as_they_do_there() ->
     ours, as_sb3 = PPO.load(resave(theirs)), sb3.PPO.load(resave(theirs), device="cpu")
     assert type(ours.policy) is MlpPolicy
     np.testing.assert_array_equal(ours.predict(OBS, deterministic=True)[0], as_sb3.predict(OBS, deterministic=True)[0])
+
+
+def test_torch_sb3_says_whose_model_it_cannot_train(tmp_path: Path) -> None:
+    PPO("MlpPolicy", make_env(), n_steps=8, batch_size=8).save(tmp_path / "model")
+    with pytest.raises(NotImplementedError, match=r"load it with sbx_flappy.PPO.load"):
+        sb3.PPO.load(tmp_path / "model", env=make_env()).learn(16)

@@ -340,3 +340,8 @@ def test_arguments_need_a_number_of_envs() -> None:
         FlappyVecEnv([lambda: gym.make("FlappyBird-v0")], bird_color="red")
     with pytest.raises(ValueError, match="bird_color"):
         FlappyVecEnv(2, bird_color="green")
+
+
+def test_an_id_in_place_of_the_number_of_envs_is_answered_with_the_right_order() -> None:
+    with pytest.raises(TypeError, match=r"The number of envs comes first: FlappyVecEnv\(4, 'FlappyBird-v0'\)"):
+        FlappyVecEnv("FlappyBird-v0", 4)  # type: ignore[arg-type]

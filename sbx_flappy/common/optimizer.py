@@ -45,6 +45,16 @@ class PolicyOptimizer:
         """The current learning rate."""
         return float(self.param_groups[0]["lr"])
 
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """
+        Refuse what torch's algorithms ask of an optimizer: torch SB3 can read one of our files, but not train with it.
+
+        :raises NotImplementedError: always
+        """
+        raise NotImplementedError("This model is updated by sbx_flappy's own PPO: load it with sbx_flappy.PPO.load.")
+
+    step = zero_grad
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state with the names and layouts of torch's; empty before the first step, as torch's is."""
         state = opt_state_to_dict(self.opt_state, self._policy.params, self._policy.param_order, self.spec.moment_names)

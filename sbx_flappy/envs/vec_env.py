@@ -54,6 +54,8 @@ class FlappyVecEnv(DummyVecEnv):
     ) -> None:
         if isinstance(env_fns, (int, np.integer)):
             env_fns = [lambda: Monitor(gym.make(env_id, **env_kwargs))] * int(env_fns)
+        elif isinstance(env_fns, str):
+            raise TypeError(f"The number of envs comes first: FlappyVecEnv(4, {env_fns!r}).")
         elif env_kwargs:
             raise ValueError(f"`env_kwargs` {sorted(env_kwargs)} need a number of envs; functions make their envs themselves.")
         super().__init__(list(env_fns))
@@ -165,7 +167,7 @@ def _find_obstacle_in(env: gym.Env) -> str | None:
     """Return what about an env is not known here, or None."""
     base = env.unwrapped
     if type(base) is not FlappyBirdEnv or type(base.game) is not NativeGame:
-        return f"{base} is no native game of its own"
+        return f"{base} is no native game (engine='native'), or belongs to another FlappyVecEnv"
     if base.render_mode == "human":
         return "a window shows every frame"
     position = 0
