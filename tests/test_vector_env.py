@@ -32,6 +32,12 @@ def make_pair(env_id: str, n_envs: int, mode: AutoresetMode, **kwargs: Any) -> t
     return ours, sync
 
 
+def reset_part(env: Any, games: list[int], seed: Any = None) -> tuple[Any, ...]:
+    """Reset some games of a vector env, and leave the others where they are."""
+    mask = np.isin(np.arange(env.num_envs), games)
+    return env.reset(seed=seed, options={"reset_mask": mask})
+
+
 def as_lists(result: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what a step returned, with a list in place of the array of last observations, which NumPy cannot compare."""
     *arrays, info = result
@@ -85,6 +91,73 @@ def test_death_in_the_step_of_the_time_limit(mode: AutoresetMode) -> None:
     assert result[2].all() and result[3].all()
 
 
+@pytest.mark.parametrize("shared_memory", [True, False])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_everything_equals_async_vector_env(mode: AutoresetMode, shared_memory: bool) -> None:
+    arguments: dict[str, Any] = {"num_envs": 3, "max_episode_steps": 21}
+    ours = gym.make_vec("FlappyBirdFeatures-v0", autoreset_mode=mode, **arguments)
+    kwargs = {"autoreset_mode": mode, "shared_memory": shared_memory, "context": "forkserver"}
+    other = gym.make_vec("FlappyBirdFeatures-v0", vectorization_mode="async", vector_kwargs=kwargs, **arguments)
+    try:
+        assert_same_steps(ours, other, n_steps=60)
+    finally:
+        other.close()
+
+
+def test_games_are_reset_one_by_one_with_their_seeds() -> None:
+    ours, sync = make_pair("FlappyBird-v0", 3, AutoresetMode.DISABLED)
+    first, _ = ours.reset(seed=[0, 1, 2])
+    sync.reset(seed=[0, 1, 2])
+    for _ in range(3):
+        actions = np.array([0, 1, 0])
+        np.testing.assert_equal(ours.step(actions), sync.step(actions))
+    before = ours.step(actions)[0]
+    sync.step(actions)
+    part = reset_part(ours, [0, 1], seed=[0, 1, 0])
+    np.testing.assert_equal(part, reset_part(sync, [0, 1], seed=[0, 1, 0]))
+    np.testing.assert_equal(part[0], [first[0], first[1], before[2]])
+    assert part[1]["_score"].tolist() == [True, True, False]
+    for _ in range(3):
+        np.testing.assert_equal(ours.step(actions), sync.step(actions))
+
+
+@pytest.mark.parametrize("n_ends", [1, 2, 3])
+def test_games_that_end_together(n_ends: int) -> None:
+    """The birds of the last games are flown, the others fall to the ground in the 8th step."""
+    env = gym.make_vec("FlappyBirdFeatures-v0", 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    env.reset(seed=42)
+    for count in range(1, 9):
+        actions = np.where(np.arange(3) < n_ends, 0, count % 5 == 1)
+        _, _, terminations, truncations, infos = env.step(actions)
+        assert not truncations.any() and terminations.any() == (count == 8)
+    expected = np.arange(3) < n_ends
+    np.testing.assert_array_equal(infos["_final_obs"], expected)
+    np.testing.assert_array_equal(infos["_final_info"], expected)
+    assert [observation is not None for observation in infos["final_obs"]] == expected.tolist()
+    assert all(observation in env.single_observation_space for observation in infos["final_obs"][:n_ends])
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 10])
+@pytest.mark.parametrize("env_id", IDS)
+def test_shapes_and_dtypes_are_those_of_the_spaces(env_id: str, n_envs: int) -> None:
+    env = gym.make_vec(env_id, num_envs=n_envs)
+    observations, _ = env.reset(seed=0)
+    assert env.num_envs == n_envs and observations in env.observation_space
+    assert isinstance(env.action_space, gym.spaces.MultiDiscrete)
+    for actions in (env.action_space.sample(), [int(env.single_action_space.sample()) for _ in range(n_envs)]):
+        observations, rewards, terminations, truncations, _ = env.step(actions)
+        assert observations in env.observation_space
+        assert rewards.dtype == np.float64 and terminations.dtype == truncations.dtype == np.bool_
+        assert rewards.shape == terminations.shape == truncations.shape == (n_envs,)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_autoreset_mode_is_in_the_metadata(mode: AutoresetMode) -> None:
+    for given in (mode, mode.value):
+        env = gym.make_vec("FlappyBird-v0", 2, autoreset_mode=given)
+        assert type(env) is FlappyVectorEnv and env.metadata["autoreset_mode"] is mode
+
+
 @pytest.mark.parametrize("seed", [7, [4, 9, 4], [4, None, 2]])
 def test_seeds_are_sync_vector_envs(seed: Any) -> None:
     ours, sync = make_pair("FlappyBirdFeatures-v0", 3, AutoresetMode.NEXT_STEP)
@@ -100,6 +173,9 @@ def test_a_game_without_a_seed_draws_one() -> None:
     first, other = (gym.make_vec("FlappyBirdFeatures-v0", 4) for _ in range(2))
     assert first.np_random_seed != other.np_random_seed
     assert len(set(first.np_random_seed)) == 4  # type: ignore[arg-type]
+    seeds = first.np_random_seed
+    first.reset()
+    assert first.np_random_seed == seeds
 
 
 def test_spaces_and_metadata_are_sync_vector_envs() -> None:
