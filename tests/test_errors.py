@@ -239,9 +239,9 @@ WRONG_POLICY_KWARGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "extractor with dropout": (
         {"features_extractor_class": WithDropout},
         ValueError,
-        "WithDropout needs more than parameters",
+        "WithDropout has a layer in training mode.*deterministic=not train",
     ),
-    "extractor with statistics": ({"features_extractor_class": WithBatchNorm}, ValueError, "use LayerNorm for BatchNorm"),
+    "extractor with statistics": ({"features_extractor_class": WithBatchNorm}, ValueError, "use_running_average=not train"),
     "extractor of three dimensions": (
         *({"features_extractor_class": OfThreeDimensions}, ValueError),
         "OfThreeDimensions must return one array [B, features]",

@@ -25,7 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
 from sbx_flappy import PPO
 from sbx_flappy.common import programs
-from sbx_flappy.common.buffers import to_rollout
+from sbx_flappy.common.buffers import draw_order, to_rollout
 from sbx_flappy.common.features_extractors import BaseFeaturesExtractor, CombinedExtractor, NatureCNN
 from sbx_flappy.common.torch_classes import ACTIVATIONS, get_activation
 from sbx_flappy.ppo import CnnPolicy, MlpPolicy, MultiInputPolicy
@@ -548,6 +548,157 @@ def test_dense_layers_of_an_own_extractor_become_orthogonal_unless_told_otherwis
         weight = state_dict["features_extractor.Dense_0.weight"].numpy()  # 6 x 5: its columns are orthogonal
         assert np.allclose(weight.T @ weight, 2.0 * np.eye(5), atol=1e-5) == ortho_init
         assert th.all(state_dict["features_extractor.LayerNorm_0.weight"] == 1)
+
+
+class BatchNormAndDropout(BaseFeaturesExtractor):
+    """An extractor whose layers differ when the network learns."""
+
+    @nn.compact
+    def __call__(self, observations: jax.Array, train: bool = False) -> jax.Array:
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.9, name="batch_norm")(observations)
+        return nn.Dropout(0.5, deterministic=not train)(x)
+
+
+def make_batch_norm_model(**policy_kwargs: Any) -> PPO:
+    policy_kwargs = {"features_extractor_class": BatchNormAndDropout, "net_arch": [16], **policy_kwargs}
+    return PPO("MlpPolicy", make_env(), policy_kwargs=policy_kwargs, **KWARGS)
+
+
+def running_averages(model: PPO) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in model.policy.state_dict().items() if "running" in name}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rollouts_and_predictions_leave_running_averages_alone_and_updates_do_not(shared: bool) -> None:
+    model = make_batch_norm_model(share_features_extractor=shared)
+    before = running_averages(model)
+    assert set(before) == {
+        f"{head}features_extractor.batch_norm.running_{name}" for head in ("", "pi_", "vf_") for name in ("mean", "var")
+    }
+    _, callback = model._setup_learn(48)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+    obs = model.env.reset()
+    actions = [model.predict(obs, deterministic=True)[0] for _ in range(5)]
+    assert all(np.array_equal(action, actions[0]) for action in actions)
+    for name, value in running_averages(model).items():
+        np.testing.assert_array_equal(value, before[name])
+    model.train()
+    after = running_averages(model)
+    assert all(not np.allclose(after[name], before[name]) for name in before)
+    assert all(th.is_tensor(parameter) for parameter in model.policy.parameters())
+    assert not any("running" in name for name, _ in model.policy.named_parameters())
+
+
+def test_running_averages_are_those_of_the_minibatches() -> None:
+    """One epoch over a rollout in minibatches: each moves the mean by a tenth of the way to its own."""
+    model = make_batch_norm_model()
+    model.n_epochs, model.batch_size = 1, 24
+    orders = np.random.RandomState(1)
+    _, callback = model._setup_learn(48)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+    rollout = to_rollout(model.rollout_buffer, model.action_space)
+    np.random.set_state(orders.get_state())
+    order = draw_order(model.rollout_buffer)
+    np.random.set_state(orders.get_state())
+    model.train()
+    mean = np.zeros(5)
+    for start in range(0, len(order), 24):
+        mean = 0.9 * mean + 0.1 * rollout.observations[order[start : start + 24]].mean(axis=0)
+    np.testing.assert_allclose(
+        running_averages(model)["features_extractor.batch_norm.running_mean"], mean, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_training_mode_is_the_layers_training_mode() -> None:
+    model = make_batch_norm_model()
+    obs = np.random.default_rng(0).normal(2.0, 1.0, (64, 5)).astype(np.float32)
+    policy = model.policy
+    policy.set_training_mode(False)
+    features = np.array(policy.extract_features(obs))
+    np.testing.assert_array_equal(policy.extract_features(obs), features)
+    assert not np.any(features == 0.0)
+    policy.set_training_mode(True)
+    dropped = np.array(policy.extract_features(obs))
+    assert 0.3 < np.mean(dropped == 0.0) < 0.7
+    assert not np.array_equal(policy.extract_features(obs), dropped)  # each call drops others
+    assert not np.allclose(running_averages(model)["features_extractor.batch_norm.running_mean"], 0.0)
+    for call in (
+        lambda: policy(obs)[1],
+        lambda: policy.predict_values(obs),
+        lambda: policy.evaluate_actions(obs, np.zeros(64, int))[1],
+        lambda: policy.get_distribution(obs).distribution.probs,
+    ):
+        first, second = np.asarray(call()), np.asarray(call())
+        assert not np.allclose(first, second) and np.all(np.isfinite(first))
+    policy.set_training_mode(False)
+    np.testing.assert_array_equal(policy.predict_values(obs), policy.predict_values(obs))
+
+
+def test_running_averages_are_saved_copied_and_set(tmp_path: Path) -> None:
+    model = make_batch_norm_model().learn(48)
+    model.save(tmp_path / "model")
+    obs = sample(model.observation_space, 3)
+    other = make_batch_norm_model()
+    other.set_parameters(model.get_parameters())
+    for copied in (PPO.load(tmp_path / "model"), copy.deepcopy(model), other):
+        for name, value in running_averages(model).items():
+            np.testing.assert_array_equal(running_averages(copied)[name], value)
+        np.testing.assert_array_equal(copied.policy.predict_values(obs), model.policy.predict_values(obs))
+
+
+def test_dropout_is_drawn_from_the_seed() -> None:
+    first, second = (make_batch_norm_model().learn(96).policy.parameters_to_vector() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+class AlwaysInTraining(BaseFeaturesExtractor):
+    @nn.compact
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        return nn.Dropout(0.5, deterministic=False)(nn.BatchNorm(use_running_average=False)(observations))
+
+
+def test_layers_without_an_eval_mode_are_refused_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"argument `train: bool = False`.*use_running_average=not train"):
+        PPO("MlpPolicy", make_env(), policy_kwargs={"features_extractor_class": AlwaysInTraining})
+
+
+class ConstantValue(MlpPolicy):
+    """A policy of the user's own whose value is a constant in rollouts."""
+
+    constant_value = 1.0
+
+    def forward(self, obs: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
+        actions, values, log_probs = super().forward(obs, deterministic)
+        return actions, th.full_like(values, self.constant_value), log_probs
+
+
+class OneAtTheEnd(gym.Env[np.ndarray, np.ndarray]):
+    """Eight steps and a reward of 1 in the last."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    count = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.count = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        return np.zeros(2, np.float32), float(self.count == 8), self.count == 8, False, {}
+
+
+@pytest.mark.parametrize("gamma, gae_lambda", [(1.0, 1.0), (0.9, 1.0), (1.0, 0.8), (0.9, 0.8)])
+def test_advantages_follow_from_the_values_of_a_forward_of_the_users_own(gamma: float, gae_lambda: float) -> None:
+    model = PPO(ConstantValue, OneAtTheEnd(), n_steps=16, batch_size=16, n_epochs=1, gamma=gamma, gae_lambda=gae_lambda)
+    model.learn(16)
+    advantages = np.zeros(9)
+    for t in reversed(range(8)):
+        delta = (1.0 if t == 7 else gamma * 1.0) - 1.0  # the value is 1 everywhere, and 0 after the end
+        advantages[t] = delta + gamma * gae_lambda * advantages[t + 1]
+    expected = np.tile(advantages[:8], 2)
+    np.testing.assert_allclose(model.rollout_buffer.advantages.flatten(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.rollout_buffer.returns.flatten(), expected + 1.0, rtol=1e-5)
 
 
 class Cautious(MlpPolicy):

@@ -13,18 +13,20 @@ from sbx_flappy.common import state_dicts
 from sbx_flappy.common.arrays import to_tensor
 from sbx_flappy.common.devices import get_jax_device
 from sbx_flappy.common.optimizer import PolicyOptimizer
-from sbx_flappy.functional.types import ExplorationNoise, PyTree
+from sbx_flappy.functional.types import ExplorationNoise, PyTree, Variables
 
 
 class BaseJaxPolicy(BasePolicy):
     """
     SB3's policy interface over a parameter tree in JAX.
 
-    ``params`` is the tree, ``param_order`` its paths in the order of torch's ``parameters()``. All that deals with tensors
-    deals with copies: the tree itself changes by :meth:`load_state_dict` and by updates only.
+    ``params`` is the tree, ``param_order`` its paths in the order of torch's ``parameters()``, and ``network_state`` what
+    else the layers keep, such as running averages. All that deals with tensors deals with copies: the trees themselves
+    change by :meth:`load_state_dict` and by updates only.
     """
 
     params: PyTree
+    network_state: PyTree
     param_order: tuple[tuple[str, ...], ...]
     optimizer: PolicyOptimizer  # type: ignore[assignment]
     exploration_noise: ExplorationNoise | None
@@ -34,6 +36,15 @@ class BaseJaxPolicy(BasePolicy):
     def device(self) -> th.device:
         """Where the tensors live that this policy takes and returns: the CPU's memory. JAX moves what it needs."""
         return th.device("cpu")
+
+    @property
+    def variables(self) -> Variables:
+        """Parameters and what else the layers keep."""
+        return Variables(self.params, self.network_state)
+
+    @variables.setter
+    def variables(self, variables: Variables) -> None:
+        self.params, self.network_state = variables
 
     @property
     def log_std(self) -> th.Tensor:
@@ -68,7 +79,7 @@ class BaseJaxPolicy(BasePolicy):
         :param device: see ``common.devices``
         """
         jax_device = get_jax_device(device)
-        self.params = jax.device_put(self.params, jax_device)
+        self.variables = jax.device_put(self.variables, jax_device)
         self.optimizer.opt_state = jax.device_put(self.optimizer.opt_state, jax_device)
         if self.exploration_noise is not None:
             self.exploration_noise = jax.device_put(self.exploration_noise, jax_device)
@@ -76,7 +87,7 @@ class BaseJaxPolicy(BasePolicy):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> "collections.OrderedDict[str, th.Tensor]":  # type: ignore[override]
         """Return the parameters as tensors, with the names, layouts and order of torch SB3's policy."""
-        return state_dicts.params_to_state_dict(self.params, self.param_order, self.share_features_extractor)
+        return state_dicts.to_state_dict(self.variables, self.param_order, self.share_features_extractor)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """
@@ -87,10 +98,10 @@ class BaseJaxPolicy(BasePolicy):
         :param assign: torch's argument, without effect: the parameters are copied
         :raises RuntimeError: if names or shapes do not match
         """
-        params = state_dicts.state_dict_to_params(
-            state_dict, self.params, self.param_order, self.share_features_extractor, strict, type(self).__name__
+        variables = state_dicts.from_state_dict(
+            state_dict, self.variables, self.param_order, self.share_features_extractor, strict, type(self).__name__
         )
-        self.params = self.on_device(params)
+        self.variables = self.on_device(variables)
         names = self.state_dict().keys()
         missing, unexpected = [n for n in names if n not in state_dict], [n for n in state_dict if n not in names]
         return th.nn.modules.module._IncompatibleKeys(missing, unexpected)

@@ -58,15 +58,17 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
     @property
     def device(self) -> th.device:
-        """The device that the networks run on, as torch would name it."""
-        return get_torch_device(self._jax_device)
+        """The device that the networks run on, as torch would name it, or what it was set to."""
+        return self.__dict__.get("_named_device", get_torch_device(self._jax_device))
 
     @device.setter
     def device(self, device: th.device) -> None:
-        """SB3 sets it in its constructor; which it is was decided by JAX before."""
+        """As in SB3, setting it moves nothing; what SB3's own constructor sets was decided by JAX before."""
+        if "policy" in self.__dict__:
+            self._named_device = device
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_device_name"]
+        return [*super()._excluded_save_params(), "_device_name", "_named_device"]
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle
-import flax
 import jax
 import numpy as np
 import torch as th
@@ -13,9 +12,9 @@ from gymnasium import spaces
 from stable_baselines3.common.distributions import Distribution, StateDependentNoiseDistribution, make_proba_distribution
 from stable_baselines3.common.type_aliases import Schedule
 
-from sbx_flappy.common import programs, state_dicts
+from sbx_flappy.common import programs
 from sbx_flappy.common.action_distributions import make_distribution_spec
-from sbx_flappy.common.arrays import qr, to_host, to_tensor
+from sbx_flappy.common.arrays import to_host, to_tensor
 from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.devices import get_jax_device
 from sbx_flappy.common.features_extractors import (
@@ -26,13 +25,13 @@ from sbx_flappy.common.features_extractors import (
     get_extractor_class,
     make_features_extractor,
 )
+from sbx_flappy.common.initialization import find_features_dim, find_shapes, initial_variables, torch_order
 from sbx_flappy.common.optimizer import PolicyOptimizer
 from sbx_flappy.common.preprocessing import make_preprocessor
 from sbx_flappy.common.random import new_key
 from sbx_flappy.common.torch_classes import get_activation
 from sbx_flappy.common.validation import check_finite, check_integer, check_keywords, check_number, check_shape
-from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
-from sbx_flappy.functional.networks import ActorCritic, MlpExtractor
+from sbx_flappy.functional.networks import ActorCritic, MlpExtractor, takes_train
 from sbx_flappy.functional.types import ExplorationNoise, PyTree
 
 
@@ -180,9 +179,13 @@ class ActorCriticPolicy(BaseJaxPolicy):
         :param lr_schedule: Learning rate schedule, lr_schedule(1) is the initial learning rate
         """
         self.network = self._make_network()
-        shapes = self._find_shapes()
-        self.param_order = self._torch_order(shapes)
-        self.params: PyTree = jax.device_put(self._initial_params(shapes))
+        shapes = find_shapes(self.network, self.observation_space)
+        self.param_order = torch_order(shapes)
+        own_extractor = is_own(self.features_extractor_class)
+        variables = initial_variables(
+            self.network, shapes, self.observation_space, self.ortho_init, own_extractor, self.action_bias_init
+        )
+        self.variables = jax.device_put(variables)
         self.optimizer = PolicyOptimizer(self, self.optimizer_class, self.optimizer_kwargs, lr_schedule(1))
         self.action_dist = self._make_torch_distribution()
         if self.use_sde:
@@ -193,7 +196,7 @@ class ActorCriticPolicy(BaseJaxPolicy):
         spec = make_distribution_spec(self.action_space, self.use_sde, self.use_expln, self.squash_output)
         self.preprocess = make_preprocessor(self.observation_space, self.normalize_images, self.obs_center, self.obs_scale)
         self.features_extractor = self.make_features_extractor()
-        self.features_dim = self._find_features_dim()
+        self.features_dim = find_features_dim(self.features_extractor, self.preprocess, self.observation_space)
         return ActorCritic(
             preprocess=self.preprocess,
             features_extractor=self.features_extractor,  # type: ignore[arg-type]
@@ -208,89 +211,6 @@ class ActorCriticPolicy(BaseJaxPolicy):
     def make_features_extractor(self) -> Any:
         """Helper method to create a features extractor."""
         return make_features_extractor(self.features_extractor_class, self.observation_space, self.features_extractor_kwargs)
-
-    def _find_features_dim(self) -> int:
-        """
-        Return the number of features that the extractor outputs.
-
-        :raises ValueError: if it returns something else, or needs more than parameters
-        """
-        extractor: Any = self.features_extractor
-        name = f"`features_extractor_class` {self.features_extractor_class.__name__}"
-
-        def apply(key: jax.Array, observations: PyTree) -> Any:
-            inputs = self.preprocess(observations)
-            return extractor.apply({"params": extractor.init(key, inputs).get("params", {})}, inputs)
-
-        try:
-            features = jax.eval_shape(apply, jax.random.key(0), self._example_observations())
-        except (flax.errors.InvalidRngError, flax.errors.ScopeCollectionNotFound) as e:
-            raise ValueError(f"{name} needs more than parameters; leave out Dropout, use LayerNorm for BatchNorm: {e}") from e
-        shape: Any = getattr(features, "shape", ())
-        if len(shape) != 2 or shape[0] != 1:
-            raise ValueError(f"{name} must return one array [B, features], got {features} for B = 1.")
-        return shape[1]
-
-    def _example_observations(self) -> PyTree:
-        def zeros(space: Any) -> Any:
-            if isinstance(space, spaces.Dict):
-                return {key: zeros(subspace) for key, subspace in space.spaces.items()}
-            return np.zeros((1, *space.shape), space.dtype)
-
-        return zeros(self.observation_space)
-
-    def _find_shapes(self) -> PyTree:
-        """Return the tree of parameters as shapes, in the order in which the network creates them."""
-        shapes: dict[tuple[str, ...], jax.ShapeDtypeStruct] = {}
-
-        def init(observations: PyTree) -> None:  # what eval_shape itself returns is sorted by name
-            params = self.network.init(jax.random.key(0), observations)["params"]
-            for path, leaf in state_dicts.iterate(params):
-                shapes[path] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-
-        jax.eval_shape(init, self._example_observations())
-        return state_dicts.build(shapes)
-
-    @staticmethod
-    def _torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:
-        """Return the paths of the parameters in the order in which torch SB3 creates them."""
-        parts = ("log_std", "features_extractor", "vf_features_extractor", "mlp_extractor", "action_net", "value_net")
-        nets = ("policy_net", "value_net")
-
-        def rank(path: tuple[str, ...]) -> tuple[int, int]:
-            return parts.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
-
-        return tuple(sorted((path for path, _ in state_dicts.iterate(shapes)), key=rank))
-
-    def _initial_params(self, shapes: PyTree) -> PyTree:
-        """Return initial parameters as SB3 chooses them; modules that are not of this package initialize themselves."""
-        rng = np.random.default_rng(new_key())
-        params = {}
-        for name, tree in shapes.items():
-            gain = ORTHOGONAL_GAINS[name] if self.ortho_init and name in ORTHOGONAL_GAINS else None
-            if name in ("features_extractor", "vf_features_extractor") and not is_own(self.features_extractor_class):
-                params[name] = self._init_module(getattr(self.network, name))
-                params[name] = initialize(rng, params[name], gain, qr) if gain is not None else params[name]
-            elif name == "log_std":
-                params[name] = np.full(tree.shape, self.log_std_init, np.float32)
-            else:
-                params[name] = initialize(rng, tree, gain, qr)
-        if self.action_bias_init is not None:
-            params["action_net"]["bias"] = self._initial_action_bias(params["action_net"]["bias"].shape)
-        return params
-
-    def _init_module(self, module: Any) -> PyTree:
-        init = jax.jit(lambda key, observations: module.init(key, self.preprocess(observations))["params"])
-        return init(programs.as_key(new_key()), self._example_observations())
-
-    def _initial_action_bias(self, shape: tuple[int, ...]) -> np.ndarray:
-        try:
-            bias = np.asarray(self.action_bias_init, np.float32)
-        except (TypeError, ValueError):
-            bias = np.full((), np.nan)
-        if bias.shape != shape or not np.all(np.isfinite(bias)):
-            raise ValueError(f"`action_bias_init` must be {shape[0]} finite numbers, got {self.action_bias_init!r}.")
-        return bias
 
     def _make_torch_distribution(self) -> Distribution:
         kwargs = {"full_std": self.full_std, "squash_output": self.squash_output, "use_expln": self.use_expln}
@@ -318,9 +238,27 @@ class ActorCriticPolicy(BaseJaxPolicy):
         :param deterministic: Whether to sample or use deterministic actions
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """
-        results = programs.act(self.network, self.params, self._to_batch(observations), self._noise(), deterministic)
+        batch, noise = self._to_batch(observations), self._noise()
+        if self._is_learning:
+            results = programs.choose(self._apply_in_training(batch), noise, deterministic)
+        else:
+            results = programs.act(self.network, self.variables, batch, noise, deterministic)
         actions, values, log_probs = jax.device_get(results)
         return self._to_action_space(actions), values, log_probs
+
+    def training_key(self) -> np.ndarray | None:
+        """Return the data of a new key where the network has a training mode, else None."""
+        return new_key() if takes_train(self.features_extractor) else None
+
+    @property
+    def _is_learning(self) -> bool:
+        """Whether layers such as Dropout and BatchNorm are to do now what they do in an update."""
+        return self.training and takes_train(self.features_extractor)
+
+    def _apply_in_training(self, observations: PyTree, method: Any = ActorCritic.__call__) -> Any:
+        """Return what a method of the network returns in training mode; the layers take note of the observations."""
+        results, self.network_state = programs.apply_in_training(self.network, self.variables, observations, new_key(), method)
+        return results
 
     def _noise(self) -> Any:
         return self.exploration_noise if self.use_sde else new_key()
@@ -366,7 +304,7 @@ class ActorCriticPolicy(BaseJaxPolicy):
     def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
         observations, noise = self._to_batch(observation), self._noise()
         check_finite("observations", observations)
-        actions = programs.predict_actions(self.network, self.params, observations, noise, deterministic)
+        actions = programs.predict_actions(self.network, self.variables, observations, noise, deterministic)
         return to_tensor(self._to_action_space(np.asarray(actions)))
 
     def predict_values(self, obs: Any) -> Any:
@@ -375,7 +313,10 @@ class ActorCriticPolicy(BaseJaxPolicy):
 
         :param obs: Observation
         """
-        return self._like(obs, programs.predict_values(self.network, self.params, self._to_batch(obs)))
+        batch = self._to_batch(obs)
+        if self._is_learning:
+            return self._like(obs, self._apply_in_training(batch, ActorCritic.critic))
+        return self._like(obs, programs.predict_values(self.network, self.variables, batch))
 
     def evaluate_actions(self, obs: Any, actions: Any) -> tuple[Any, Any, Any | None]:
         """
@@ -387,7 +328,11 @@ class ActorCriticPolicy(BaseJaxPolicy):
         actions = to_host(actions)
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.reshape(-1)
-        return self._like(obs, programs.evaluate_actions(self.network, self.params, self._to_batch(obs), actions))
+        batch = self._to_batch(obs)
+        if self._is_learning:
+            distribution, values = self._apply_in_training(batch)
+            return self._like(obs, (values, distribution.log_prob(actions), distribution.entropy()))
+        return self._like(obs, programs.evaluate_actions(self.network, self.variables, batch, actions))
 
     def extract_features(self, obs: Any, features_extractor: Any = None) -> Any:
         """
@@ -398,7 +343,10 @@ class ActorCriticPolicy(BaseJaxPolicy):
         """
         if features_extractor is not None and features_extractor is not self.features_extractor:
             raise ValueError("`features_extractor` must be None or the policy's own.")
-        return self._like(obs, programs.extract_features(self.network, self.params, self._to_batch(obs)))
+        batch = self._to_batch(obs)
+        if self._is_learning:
+            return self._like(obs, self._apply_in_training(batch, ActorCritic.features))
+        return self._like(obs, programs.extract_features(self.network, self.variables, batch))
 
     def get_distribution(self, obs: Any) -> Distribution:
         """
@@ -406,7 +354,12 @@ class ActorCriticPolicy(BaseJaxPolicy):
 
         :param obs: Observation
         """
-        ours = jax.tree.map(to_tensor, programs.get_distribution(self.network, self.params, self._to_batch(obs)))
+        batch = self._to_batch(obs)
+        if self._is_learning:
+            distribution = self._apply_in_training(batch, ActorCritic.actor)
+        else:
+            distribution = programs.get_distribution(self.network, self.variables, batch)
+        ours = jax.tree.map(to_tensor, distribution)
         if self.use_sde:
             return self._torch_state_dependent_noise(ours)
         if isinstance(self.action_space, spaces.Box):

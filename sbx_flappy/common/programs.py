@@ -16,11 +16,11 @@ import numpy as np
 
 from sbx_flappy.common.torch_classes import OptimizerSpec
 from sbx_flappy.functional import gae as gae_module
-from sbx_flappy.functional import update
+from sbx_flappy.functional import networks, update
 from sbx_flappy.functional.convolution import compiler_options
 from sbx_flappy.functional.distributions import sample_exploration_noise, sde_std
 from sbx_flappy.functional.networks import ActorCritic, apply
-from sbx_flappy.functional.types import Array, ExplorationNoise, LossCoefficients, Metrics, PyTree, Rollout
+from sbx_flappy.functional.types import Array, ExplorationNoise, LossCoefficients, Metrics, PyTree, Rollout, Variables
 
 
 class Program:
@@ -63,56 +63,71 @@ def _noise(noise: Any) -> Any:
     return noise if isinstance(noise, ExplorationNoise) else as_key(noise)
 
 
-@program("network", "deterministic")
-def act(
-    network: ActorCritic, params: PyTree, observations: PyTree, noise: Any, deterministic: bool = False
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """
-    Return actions, their values, float32 ``[B, 1]``, and log-probabilities, float32 ``[B]``.
-
-    :param network: actor and critic
-    :param params: its parameters
-    :param observations: raw observations ``[B, ...]``
-    :param noise: data of a key, or gSDE's exploration matrices
-    :param deterministic: whether to return the most likely actions
-    """
-    distribution, values = apply(network, params, observations)
+def choose(outputs: tuple[Any, jax.Array], noise: Any, deterministic: bool) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return actions, values and log-probabilities from a network's outputs, see :func:`act`."""
+    distribution, values = outputs
     actions = distribution.mode() if deterministic else distribution.sample(_noise(noise))
     return actions, values, distribution.log_prob(actions)
 
 
 @program("network", "deterministic")
-def predict_actions(network: ActorCritic, params: PyTree, observations: PyTree, noise: Any, deterministic: bool) -> jax.Array:
+def act(
+    network: ActorCritic, variables: Variables, observations: PyTree, noise: Any, deterministic: bool = False
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """
+    Return actions, their values, float32 ``[B, 1]``, and log-probabilities, float32 ``[B]``.
+
+    :param network: actor and critic
+    :param variables: its parameters and its other variables
+    :param observations: raw observations ``[B, ...]``
+    :param noise: data of a key, or gSDE's exploration matrices
+    :param deterministic: whether to return the most likely actions
+    """
+    return choose(apply(network, variables, observations), noise, deterministic)
+
+
+@program("network", "deterministic")
+def predict_actions(
+    network: ActorCritic, variables: Variables, observations: PyTree, noise: Any, deterministic: bool
+) -> jax.Array:
     """Return the actions alone, see :func:`act`."""
-    distribution = apply(network, params, observations, ActorCritic.actor)
+    distribution = apply(network, variables, observations, ActorCritic.actor)
     return distribution.mode() if deterministic else distribution.sample(_noise(noise))
 
 
 @program("network")
-def predict_values(network: ActorCritic, params: PyTree, observations: PyTree) -> jax.Array:
+def predict_values(network: ActorCritic, variables: Variables, observations: PyTree) -> jax.Array:
     """Return the values alone, float32 ``[B, 1]``, see :func:`act`."""
-    return apply(network, params, observations, ActorCritic.critic)
+    return apply(network, variables, observations, ActorCritic.critic)
 
 
 @program("network")
-def get_distribution(network: ActorCritic, params: PyTree, observations: PyTree) -> Any:
+def get_distribution(network: ActorCritic, variables: Variables, observations: PyTree) -> Any:
     """Return the distribution over actions, see :func:`act`."""
-    return apply(network, params, observations, ActorCritic.actor)
+    return apply(network, variables, observations, ActorCritic.actor)
 
 
 @program("network")
-def extract_features(network: ActorCritic, params: PyTree, observations: PyTree) -> Any:
+def extract_features(network: ActorCritic, variables: Variables, observations: PyTree) -> Any:
     """Return the features, float32 ``[B, L]``, or the actor's and the critic's if they are not shared."""
-    return apply(network, params, observations, ActorCritic.features)
+    return apply(network, variables, observations, ActorCritic.features)
 
 
 @program("network")
 def evaluate_actions(
-    network: ActorCritic, params: PyTree, observations: PyTree, actions: jax.Array
+    network: ActorCritic, variables: Variables, observations: PyTree, actions: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """Return values, float32 ``[B, 1]``, log-probabilities and entropies (or None), float32 ``[B]``, of actions."""
-    distribution, values = apply(network, params, observations)
+    distribution, values = apply(network, variables, observations)
     return values, distribution.log_prob(actions), distribution.entropy()
+
+
+@program("network", "method")
+def apply_in_training(
+    network: ActorCritic, variables: Variables, observations: PyTree, key: jax.Array, method: Callable[..., Any]
+) -> tuple[Any, PyTree]:
+    """Return what a method of a network returns in training mode, and the network's other variables after it."""
+    return networks.apply_in_training(network, variables, observations, as_key(key), method)
 
 
 @program("action_dim", "use_expln", "n_envs")

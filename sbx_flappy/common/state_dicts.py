@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch as th
 
-from sbx_flappy.functional.types import PyTree
+from sbx_flappy.functional.types import PyTree, Variables
 
+#: torch's names of what layers keep besides parameters, by collection and Flax's name
+_STATE_NAMES = {("batch_stats", "mean"): "running_mean", ("batch_stats", "var"): "running_var"}
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight"}
 
 
@@ -87,43 +89,61 @@ def aliases(path: tuple[str, ...], shared: bool) -> list[tuple[str, ...]]:
     return [(head, *path[1:]) for head in heads]
 
 
-def params_to_state_dict(
-    params: PyTree, order: tuple[tuple[str, ...], ...], shared: bool
-) -> "collections.OrderedDict[str, th.Tensor]":
-    """
-    Return parameters under torch SB3's names, in its layout and order.
+def _state_name(collection: str, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path under which one of a layer's other variables is named: torch's words for running averages."""
+    return (*path[:-1], _STATE_NAMES.get((collection, path[-1]), f"{collection}_{path[-1]}"))
 
-    :param params: the parameter tree
-    :param order: its paths in the order of torch's ``parameters()``
-    :param shared: whether actor and critic share the features extractor
-    """
-    tensors = {path: to_tensor(path, lookup(params, path)) for path in order}
-    named = [(alias, tensor) for path, tensor in tensors.items() for alias in aliases(path, shared)]
+
+def _named_paths(variables: Variables, order: tuple[tuple[str, ...], ...], shared: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Return torch's names, in torch's order, and the path of each in ``{"params": params, **state}``."""
+    paths = [(path, ("params", *path)) for path in order]
+    for collection, tree in variables.state.items():
+        paths += [(_state_name(collection, path), (collection, *path)) for path, _ in iterate(tree)]
+    named = [(alias, path) for name, path in paths for alias in aliases(name, shared)]
     rank = {"log_std": 0, "features_extractor": 1, "pi_features_extractor": 2, "vf_features_extractor": 3}
     named.sort(key=lambda item: rank.get(item[0][0], 4))
-    return collections.OrderedDict((torch_name(path), tensor) for path, tensor in named)
+    return [(torch_name(alias), path) for alias, path in named]
 
 
-def state_dict_to_params(
-    state_dict: Mapping[str, Any], params: PyTree, order: tuple[tuple[str, ...], ...], shared: bool, strict: bool, owner: str
-) -> PyTree:
+def to_state_dict(
+    variables: Variables, order: tuple[tuple[str, ...], ...], shared: bool
+) -> "collections.OrderedDict[str, th.Tensor]":
     """
-    Return the parameters of a state dict with torch SB3's names.
+    Return parameters and running averages under torch SB3's names, in its layout and order.
+
+    :param variables: the network's
+    :param order: the paths of the parameters in the order of torch's ``parameters()``
+    :param shared: whether actor and critic share the features extractor
+    """
+    tensors = {path: to_tensor(path, leaf) for path, leaf in iterate({"params": variables.params, **variables.state})}
+    return collections.OrderedDict((name, tensors[path]) for name, path in _named_paths(variables, order, shared))
+
+
+def from_state_dict(
+    state_dict: Mapping[str, Any],
+    variables: Variables,
+    order: tuple[tuple[str, ...], ...],
+    shared: bool,
+    strict: bool,
+    owner: str,
+) -> Variables:
+    """
+    Return the variables of a state dict with torch SB3's names.
 
     :param state_dict: tensors or arrays
-    :param params: the current parameters, kept where the state dict is silent and not strict
-    :param order: the paths of the tree
+    :param variables: the current ones, kept where the state dict is silent and not strict
+    :param order: the paths of the parameters
     :param shared: whether actor and critic share the features extractor
     :param strict: whether names may neither be missing nor be unknown
     :param owner: name of the policy's class, for the error
     :raises RuntimeError: with torch's words, if names or shapes do not match
     """
-    expected = {torch_name(alias): path for path in order for alias in aliases(path, shared)}
+    expected = dict(_named_paths(variables, order, shared))
     missing = [f'"{name}"' for name in expected if name not in state_dict]
     unknown = [f'"{name}"' for name in state_dict if name not in expected]
     problems = [f"Missing key(s) in state_dict: {', '.join(missing)}. "] if strict and missing else []
     problems += [f"Unexpected key(s) in state_dict: {', '.join(unknown)}. "] if strict and unknown else []
-    leaves = dict(iterate(params))
+    leaves = dict(iterate({"params": variables.params, **variables.state}))
     for name in (name for name in expected if name in state_dict):
         path = expected[name]
         shape = to_torch_layout(path, np.empty(leaves[path].shape)).shape
@@ -136,7 +156,8 @@ def state_dict_to_params(
             )
     if problems:
         raise RuntimeError(f"Error(s) in loading state_dict for {owner}:\n\t" + "\n\t".join(problems))
-    return build(leaves)
+    state = build(leaves)
+    return Variables(state.pop("params"), state)
 
 
 def opt_state_to_dict(

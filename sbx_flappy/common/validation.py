@@ -62,6 +62,7 @@ def check_finite(what: str, value: Any, n_steps: int | None = None) -> None:
     :raises ValueError: if a number is NaN or infinite
     """
     for key, array in value.items() if isinstance(value, dict) else [("", value)]:
+        array = np.asarray(array)  # the last observation of an episode may be a plain integer
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             where = f" under the key {key!r}" if key else ""
             if n_steps is None:

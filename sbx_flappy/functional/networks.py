@@ -1,5 +1,6 @@
 """Networks in Flax. The names in their parameter tree are torch SB3's, so that a state dict is a matter of layout."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from sbx_flappy.functional.convolution import conv2d
 from sbx_flappy.functional.distributions import Distribution
-from sbx_flappy.functional.types import PyTree
+from sbx_flappy.functional.types import PyTree, Variables
 
 Activation = Callable[[jax.Array], jax.Array]
 
@@ -144,46 +145,84 @@ class ActorCritic(nn.Module):
         if self.log_std_shape is not None:
             self.log_std = self.param("log_std", nn.initializers.constant(self.log_std_init), self.log_std_shape)
 
-    def __call__(self, observations: PyTree) -> tuple[Distribution, jax.Array]:
+    def __call__(self, observations: PyTree, train: bool = False) -> tuple[Distribution, jax.Array]:
         """
         Return the distribution over actions and the values, float32 ``[B, 1]``.
 
         :param observations: raw observations ``[B, ...]``, or a dictionary of them
+        :param train: whether features extractors are in training mode, see :func:`takes_train`
         """
-        inputs = self.preprocess(observations)
-        pi_features = self.features_extractor(inputs)
-        vf_features = pi_features if self.vf_features_extractor is None else self.vf_features_extractor(inputs)
+        pi_features, vf_features = self._both_features(observations, train)
         distribution = self._distribution(self.mlp_extractor.forward_actor(pi_features))
         return distribution, self.value_net(self.mlp_extractor.forward_critic(vf_features))
 
-    def features(self, observations: PyTree) -> Any:
+    def features(self, observations: PyTree, train: bool = False) -> Any:
         """Return the features, float32 ``[B, L]``, or the actor's and the critic's if they are not shared."""
-        inputs = self.preprocess(observations)
-        features = self.features_extractor(inputs)
-        return features if self.vf_features_extractor is None else (features, self.vf_features_extractor(inputs))
+        features = self._both_features(observations, train)
+        return features[0] if self.vf_features_extractor is None else features
 
-    def actor(self, observations: PyTree) -> Distribution:
+    def actor(self, observations: PyTree, train: bool = False) -> Distribution:
         """Return the distribution over actions alone."""
-        features = self.features_extractor(self.preprocess(observations))
+        features = extract(self.features_extractor, self.preprocess(observations), train)
         return self._distribution(self.mlp_extractor.forward_actor(features))
 
-    def critic(self, observations: PyTree) -> jax.Array:
+    def critic(self, observations: PyTree, train: bool = False) -> jax.Array:
         """Return the values alone, float32 ``[B, 1]``."""
         extractor = self.features_extractor if self.vf_features_extractor is None else self.vf_features_extractor
-        return self.value_net(self.mlp_extractor.forward_critic(extractor(self.preprocess(observations))))
+        features = extract(extractor, self.preprocess(observations), train)
+        return self.value_net(self.mlp_extractor.forward_critic(features))
+
+    def _both_features(self, observations: PyTree, train: bool) -> tuple[jax.Array, jax.Array]:
+        inputs = self.preprocess(observations)
+        features = extract(self.features_extractor, inputs, train)
+        own = self.vf_features_extractor
+        return features, features if own is None else extract(own, inputs, train)
 
     def _distribution(self, latent: jax.Array) -> Distribution:
         log_std = None if self.log_std_shape is None else self.log_std
         return self.make_distribution(self.action_net(latent), log_std, latent)
 
 
-def apply(network: nn.Module, params: PyTree, observations: PyTree, method: Any = None) -> Any:
+def takes_train(extractor: Any) -> bool:
+    """Return whether a features extractor's call has an argument ``train``: its layers differ when the network learns."""
+    return "train" in inspect.signature(type(extractor).__call__).parameters
+
+
+def extract(extractor: Any, inputs: PyTree, train: bool) -> jax.Array:
     """
-    Return what a network, or a method of it, makes of observations.
+    Return the features of preprocessed observations.
+
+    :param extractor: a features extractor
+    :param inputs: ``[B, ...]``, or a dictionary of them
+    :param train: training mode, for those that :func:`takes_train`
+    """
+    return extractor(inputs, train=train) if takes_train(extractor) else extractor(inputs)
+
+
+def apply(network: nn.Module, variables: Variables, observations: PyTree, method: Any = None) -> Any:
+    """
+    Return what a network, or a method of it, makes of observations when it does not learn.
 
     :param network: actor and critic
-    :param params: its parameters
+    :param variables: its parameters and its other variables
     :param observations: raw observations ``[B, ...]``
     :param method: of :class:`ActorCritic`, by default its call
     """
-    return network.apply({"params": params}, observations, method=method)
+    return network.apply({"params": variables.params, **variables.state}, observations, method=method)
+
+
+def apply_in_training(
+    network: nn.Module, variables: Variables, observations: PyTree, key: jax.Array, method: Any = None
+) -> tuple[Any, PyTree]:
+    """
+    Return what a network makes of observations while it learns, and its other variables after that.
+
+    :param network: actor and critic
+    :param variables: its parameters and its other variables
+    :param observations: raw observations ``[B, ...]``
+    :param key: for layers such as ``flax.linen.Dropout``
+    :param method: of :class:`ActorCritic`, by default its call
+    """
+    collections = {"params": variables.params, **variables.state}
+    mutable, rngs = list(variables.state), {"dropout": key}
+    return network.apply(collections, observations, train=True, method=method, mutable=mutable, rngs=rngs)

@@ -11,6 +11,18 @@ PyTree = Any
 Array = jax.Array | np.ndarray
 
 
+class Variables(NamedTuple):
+    """
+    All that a network's layers keep.
+
+    :param params: the parameters, which learn
+    :param state: Flax's other collections by name, such as the running averages of ``flax.linen.BatchNorm``
+    """
+
+    params: PyTree
+    state: PyTree
+
+
 class Rollout(NamedTuple):
     """
     What an update needs of a rollout, flattened over time and environments (or a minibatch of it).

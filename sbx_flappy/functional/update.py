@@ -1,5 +1,6 @@
 """The update of PPO: minibatch steps, in one compiled loop or one by one."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,8 +9,8 @@ import jax.numpy as jnp
 import optax
 
 from sbx_flappy.functional import losses
-from sbx_flappy.functional.networks import ActorCritic, apply
-from sbx_flappy.functional.types import LossCoefficients, Metrics, PyTree, Rollout
+from sbx_flappy.functional.networks import ActorCritic, apply, apply_in_training
+from sbx_flappy.functional.types import LossCoefficients, Metrics, PyTree, Rollout, Variables
 
 #: Values of :attr:`TrainState.status`
 RUNNING, KL_EXCEEDED, NOT_FINITE = 0, 1, 2
@@ -19,14 +20,16 @@ class TrainState(NamedTuple):
     """
     What an update changes.
 
-    :param params: the network's parameters
+    :param variables: the network's parameters and its other variables
     :param opt_state: the optimizer's state
-    :param status: int32, RUNNING or why all further steps leave the other two as they are
+    :param status: int32, RUNNING or why all further steps leave the others as they are
+    :param key: for a network with a training mode (see ``networks.takes_train``), None for all others
     """
 
-    params: PyTree
+    variables: Variables
     opt_state: PyTree
     status: jax.Array
+    key: jax.Array | None = None
 
 
 def clip_grad_norm(gradients: PyTree, max_norm: float | jax.Array) -> tuple[PyTree, jax.Array]:
@@ -43,18 +46,30 @@ def clip_grad_norm(gradients: PyTree, max_norm: float | jax.Array) -> tuple[PyTr
 
 
 def ppo_loss(
-    params: PyTree, network: ActorCritic, batch: Rollout, coefficients: LossCoefficients, normalize_advantage: bool
-) -> tuple[jax.Array, Metrics]:
+    params: PyTree,
+    network_state: PyTree,
+    key: jax.Array | None,
+    network: ActorCritic,
+    batch: Rollout,
+    coefficients: LossCoefficients,
+    normalize_advantage: bool,
+) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
     """
-    Return PPO's loss of a minibatch and what is logged of it.
+    Return PPO's loss of a minibatch, and with it what is logged and the network's other variables after it.
 
     :param params: the network's parameters
+    :param network_state: its other variables
+    :param key: for a network with a training mode, None for all others
     :param network: actor and critic
     :param batch: a minibatch
     :param coefficients: weights and clip ranges
     :param normalize_advantage: whether advantages get mean 0 and standard deviation 1 within the minibatch
     """
-    distribution, values = apply(network, params, batch.observations)
+    variables = Variables(params, network_state)
+    if key is None:
+        distribution, values = apply(network, variables, batch.observations)
+    else:
+        (distribution, values), network_state = apply_in_training(network, variables, batch.observations, key)
     log_probs = distribution.log_prob(batch.actions)
     log_ratio = log_probs - batch.old_log_probs
     ratio = jnp.exp(log_ratio)
@@ -64,7 +79,8 @@ def ppo_loss(
     entropy = losses.entropy_loss(distribution.entropy(), log_probs)
     loss = policy + coefficients.ent_coef * entropy + coefficients.vf_coef * value
     fraction = losses.clip_fraction(ratio, coefficients.clip_range)
-    return loss, Metrics(policy, value, entropy, fraction, losses.approx_kl(log_ratio), loss, jnp.int32(RUNNING))
+    metrics = Metrics(policy, value, entropy, fraction, losses.approx_kl(log_ratio), loss, jnp.int32(RUNNING))
+    return loss, (metrics, network_state)
 
 
 def minibatch_step(
@@ -85,7 +101,12 @@ def minibatch_step(
     :param coefficients: weights and clip ranges
     :param normalize_advantage: see :func:`ppo_loss`
     """
-    gradients, metrics = jax.grad(ppo_loss, has_aux=True)(state.params, network, batch, coefficients, normalize_advantage)
+    key, step_key = (None, None) if state.key is None else jax.random.split(state.key)
+    loss = functools.partial(
+        ppo_loss, network=network, batch=batch, coefficients=coefficients, normalize_advantage=normalize_advantage
+    )
+    params, network_state = state.variables
+    gradients, (metrics, new_network_state) = jax.grad(loss, has_aux=True)(params, network_state, step_key)
     gradients, norm = clip_grad_norm(gradients, coefficients.max_grad_norm)
     status = jnp.where(jnp.isfinite(metrics.loss) & jnp.isfinite(norm), RUNNING, NOT_FINITE)
     if coefficients.target_kl is not None:
@@ -97,9 +118,12 @@ def minibatch_step(
         return optax.apply_updates(params, updates), opt_state
 
     params, opt_state = jax.lax.cond(
-        status == RUNNING, step, lambda params, opt_state: (params, opt_state), state.params, state.opt_state
+        status == RUNNING, step, lambda params, opt_state: (params, opt_state), params, state.opt_state
     )
-    return TrainState(params, opt_state, status), metrics._replace(status=status)
+    # torch's layers have noted the minibatch by the time at which its KL divergence is found too large
+    noted = (state.status == RUNNING) & (status != NOT_FINITE)
+    network_state = jax.tree.map(lambda new, old: jnp.where(noted, new, old), new_network_state, network_state)
+    return TrainState(Variables(params, network_state), opt_state, status, key), metrics._replace(status=status)
 
 
 def take(rollout: Rollout, indices: jax.Array) -> Rollout:

@@ -205,7 +205,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         """Run the update's programs, keep the new parameters and return the metrics of each epoch, ``[n_minibatches]``."""
         optimizer = self.policy.optimizer
         opt_state = set_learning_rate(optimizer.opt_state, optimizer.learning_rate)
-        state = TrainState(self.policy.params, opt_state, np.int32(RUNNING))  # type: ignore[arg-type]
+        state = TrainState(self.policy.variables, opt_state, np.int32(RUNNING), self.policy.training_key())  # type: ignore[arg-type]
         update = programs.Update(
             network=self.policy.network,
             optimizer=optimizer.spec,
@@ -220,7 +220,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
             orders = (draw_order(self.rollout_buffer) for _ in range(self.n_epochs))
             run = update.in_steps if self.policy.prefers_steps else update.in_one_program
             state, epochs = run(state, rollout, orders, self.batch_size)
-        self.policy.params, optimizer.opt_state = state.params, state.opt_state
+        self.policy.variables, optimizer.opt_state = state.variables, state.opt_state
         return epochs
 
     def _check_update(self, epochs: list[Metrics]) -> None:
