@@ -640,7 +640,8 @@ def test_running_averages_are_saved_copied_and_set(tmp_path: Path) -> None:
     obs = sample(model.observation_space, 3)
     other = make_batch_norm_model()
     other.set_parameters(model.get_parameters())
-    for copied in (PPO.load(tmp_path / "model"), copy.deepcopy(model), other):
+    for copied in (model, PPO.load(tmp_path / "model"), copy.deepcopy(model), other):
+        copied.policy.set_training_mode(False)
         for name, value in running_averages(model).items():
             np.testing.assert_array_equal(running_averages(copied)[name], value)
         np.testing.assert_array_equal(copied.policy.predict_values(obs), model.policy.predict_values(obs))
