@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 import torch as th
+from gymnasium import spaces
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -18,9 +19,12 @@ from stable_baselines3.common.distributions import (
     DiagGaussianDistribution,
     MultiCategoricalDistribution,
     StateDependentNoiseDistribution,
+    make_proba_distribution,
 )
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
+from sbx_flappy.common import programs
+from sbx_flappy.common.action_distributions import DistributionSpec, draw_exploration_noise, make_distribution_spec
 from sbx_flappy.common.preprocessing import OneHot
 from sbx_flappy.common.state_dicts import from_torch_layout, to_torch_layout
 from sbx_flappy.common.torch_classes import get_optimizer
@@ -32,11 +36,9 @@ from sbx_flappy.functional.distributions import (
     DiagGaussian,
     MultiCategorical,
     StateDependentNoise,
-    sample_exploration_noise,
     sde_std,
 )
 from sbx_flappy.functional.gae import gae
-from sbx_flappy.functional.initializers import initialize, orthogonal
 from sbx_flappy.functional.types import ExplorationNoise
 from sbx_flappy.functional.update import clip_grad_norm
 
@@ -211,7 +213,11 @@ SAMPLED: dict[str, tuple[Any, np.ndarray, np.ndarray]] = {
 
 @pytest.mark.parametrize(("distribution", "mean", "variance"), SAMPLED.values(), ids=SAMPLED)
 def test_samples_have_the_distributions_mean_and_variance(distribution: Any, mean: np.ndarray, variance: np.ndarray) -> None:
-    actions = np.asarray(distribution.sample(jax.random.key(0)), np.float64)
+    kind = type(distribution)
+    n_outputs = distribution.mean.shape[1] if kind is DiagGaussian else distribution.logits.shape[1]
+    sizes = getattr(distribution, "action_dims", (n_outputs,))
+    th.manual_seed(0)
+    actions = np.asarray(distribution.sample(DistributionSpec(kind, sizes).draw_noise(N)), np.float64)
     # Within five standard errors of the mean
     np.testing.assert_array_less(np.abs(actions.mean(0) - mean), 5 * np.sqrt(variance / N))
     np.testing.assert_allclose(actions.var(0), variance, rtol=0.05)
@@ -219,11 +225,36 @@ def test_samples_have_the_distributions_mean_and_variance(distribution: Any, mea
         assert abs(np.corrcoef(actions.T)[0, 1]) < 5 / math.sqrt(N)
 
 
-def test_exploration_noise_has_the_standard_deviations_asked_for() -> None:
-    std = jnp.array([[0.5, 1.0], [2.0, 0.1], [1.0, 3.0]])
-    noise = sample_exploration_noise(jax.random.key(0), std, N)
-    assert noise.matrix.shape == (3, 2) and noise.matrices.shape == (N, 3, 2)
-    np.testing.assert_allclose(noise.matrices.std(axis=0), std, rtol=0.05)
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(3), spaces.MultiDiscrete([2, 3, 4]), spaces.MultiBinary(3), spaces.Box(-1.0, 1.0, (2,))],
+    ids=lambda space: type(space).__name__,
+)
+def test_samples_are_torchs_with_the_same_seed(space: Any) -> None:
+    spec, rng = make_distribution_spec(space), np.random.default_rng(0)
+    outputs, log_std = (rng.normal(size=shape).astype(np.float32) for shape in ((7, spec.n_outputs), spec.n_outputs))
+    is_box = isinstance(space, spaces.Box)
+    parameters = {"mean_actions": outputs, "log_std": log_std} if is_box else {"action_logits": outputs}
+    theirs = make_proba_distribution(space).proba_distribution(**{k: th.as_tensor(v) for k, v in parameters.items()})
+    th.manual_seed(5)
+    expected, after = theirs.sample().numpy(), th.get_rng_state()
+    th.manual_seed(5)
+    ours = spec(jnp.asarray(outputs), jnp.asarray(log_std) if is_box else None, jnp.zeros((7, 1)))
+    np.testing.assert_allclose(ours.sample(spec.draw_noise(7)), expected, **CLOSE)
+    assert th.equal(th.get_rng_state(), after)
+
+
+@pytest.mark.parametrize("full_std", [True, False])
+def test_exploration_matrices_are_torchs_with_the_same_seed(full_std: bool) -> None:
+    log_std = np.random.default_rng(0).normal(size=(3, 2 if full_std else 1)).astype(np.float32)
+    torchs = StateDependentNoiseDistribution(2, full_std)
+    torchs.proba_distribution_net(3, latent_sde_dim=3)
+    th.manual_seed(5)
+    torchs.sample_weights(th.as_tensor(log_std), batch_size=4)
+    th.manual_seed(5)
+    noise = programs.scale_exploration_noise(draw_exploration_noise(log_std.shape, 2, 4), log_std, use_expln=False)
+    np.testing.assert_allclose(noise.matrix, torchs.exploration_mat.numpy(), **CLOSE)
+    np.testing.assert_allclose(noise.matrices, torchs.exploration_matrices.numpy(), **CLOSE)
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e30, np.inf])
@@ -404,22 +435,6 @@ def test_torchs_layout_and_ours_undo_each_other(shape: list[int]) -> None:
     torchs = to_torch_layout(("layer", "kernel"), array)
     assert torchs.shape[0] == shape[-1]
     np.testing.assert_array_equal(from_torch_layout(("layer", "kernel"), torchs), array)
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (3, 3, 2, 7), (2, 2, 1, 9)])
-def test_orthogonal_kernels_are_orthogonal(shape: tuple[int, ...]) -> None:
-    kernel = orthogonal(np.random.default_rng(0), shape, gain=1.5).reshape(-1, shape[-1]).astype(np.float64)
-    product = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
-    np.testing.assert_allclose(product, 1.5**2 * np.eye(len(product)), atol=1e-5)
-
-
-def test_initialization_leaves_what_is_no_layer_alone() -> None:
-    tree = {"norm": {"scale": np.ones(3)}, "dense": {"kernel": np.ones((2, 3)), "bias": np.ones(3)}, "free": np.ones(2)}
-    new = initialize(np.random.default_rng(0), tree, gain=1.0)
-    np.testing.assert_array_equal(new["norm"]["scale"], 1.0)
-    np.testing.assert_array_equal(new["free"], 1.0)
-    np.testing.assert_array_equal(new["dense"]["bias"], 0.0)
-    np.testing.assert_allclose(new["dense"]["kernel"] @ new["dense"]["kernel"].T, np.eye(2), atol=1e-6)
 
 
 @given(rows=hnp.arrays(np.int64, (4, 3), elements=st.integers(0, 11)))

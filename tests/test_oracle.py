@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+import stable_baselines3 as sb3
 import torch as th
 from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
 from sbx_flappy import PPO
 from sbx_flappy.common.buffers import RolloutBuffer
-from tests.oracle import make_env, make_pair, train_both
+from tests.oracle import make_env, make_pair, policy_for, train_both
 
 #: Nine steps in float32. Adam divides by the root of the second moment, which magnifies the rounding of gradients near
 #: zero: a few parameters in a hundred may differ by more, but by less than one step's length (the learning rate, 3e-4).
@@ -175,3 +177,55 @@ def test_an_optimizer_of_optax_is_torchs() -> None:
     np.random.seed(3)
     theirs.train()
     assert_same_parameters(with_optax, theirs)
+
+
+# --- the same seed ----------------------------------------------------------------------------------------------------
+
+SAME_SEED = (
+    *("mlp", "cnn", "dict", "box", "multi-discrete", "multi-binary", "gSDE", "gSDE with squashed output", "linear"),
+    *("separate features extractors", "separate extractors of a dict", "gSDE with one std per feature"),
+)
+
+
+class NoteActions(BaseCallback):
+    """Keeps what was done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions: list[np.ndarray] = []
+
+    def _on_step(self) -> bool:
+        self.actions.append(np.array(self.locals["actions"]))
+        return True
+
+
+@pytest.mark.parametrize("ortho_init", [True, False])
+@pytest.mark.parametrize("name", SAME_SEED)
+def test_same_seed_gives_torchs_initial_parameters(name: str, ortho_init: bool) -> None:
+    observations, actions, kwargs = SETTINGS[name]
+    policy_kwargs = {**kwargs.get("policy_kwargs", {}), "ortho_init": ortho_init}
+    kwargs = {**kwargs, "policy_kwargs": policy_kwargs, "seed": 7, "device": "cpu", "n_steps": 24, "batch_size": 16}
+    parameters, states = [], []
+    for algorithm in (PPO, sb3.PPO):
+        parameters.append(algorithm(policy_for(observations), make_env(observations, actions), **kwargs).policy.state_dict())
+        states.append(th.get_rng_state())
+    assert list(parameters[0]) == list(parameters[1])
+    for key, tensor in parameters[1].items():
+        np.testing.assert_allclose(parameters[0][key].numpy(), tensor.numpy(), rtol=1e-5, atol=1e-6, err_msg=key)
+    assert th.equal(*states)
+
+
+@pytest.mark.parametrize("name", SAME_SEED)
+def test_same_seed_gives_torchs_run(name: str) -> None:
+    """Seed 0, with which the games are torch SB3's too. What rounding does to actions stays small in three updates."""
+    observations, actions, kwargs = SETTINGS[name]
+    kwargs = {"n_steps": 24, "batch_size": 16, "n_epochs": 2, "seed": 0, "device": "cpu", **kwargs}
+    runs, models = [NoteActions(), NoteActions()], []
+    for algorithm, note in zip((PPO, sb3.PPO), runs, strict=True):
+        models.append(algorithm(policy_for(observations), make_env(observations, actions), **kwargs).learn(144, callback=note))
+    ours, theirs = (np.array(note.actions) for note in runs)
+    assert ours.shape == theirs.shape and len(ours) == 72
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert len(np.unique(ours)) > 1
+    for key, tensor in models[1].policy.state_dict().items():
+        np.testing.assert_allclose(models[0].policy.state_dict()[key].numpy(), tensor.numpy(), atol=2e-3, err_msg=key)

@@ -603,7 +603,7 @@ def test_progress_bar_counts_the_time_steps(capsys: pytest.CaptureFixture[str]) 
 
 
 def count_programs() -> int:
-    names = ("act", "predict_actions", "predict_values", "gae", "minibatch_step", "scan_update", "new_exploration_noise")
+    names = ("act", "predict_actions", "predict_values", "gae", "minibatch_step", "scan_update", "scale_exploration_noise")
     return sum(getattr(programs, name).n_compiled() for name in names)
 
 

@@ -3,11 +3,14 @@
 import dataclasses
 
 import jax
+import numpy as np
+import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import get_action_dim
 
 from sbx_flappy.common.preprocessing import check_start
 from sbx_flappy.functional import distributions
+from sbx_flappy.functional.types import ExplorationNoise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +47,21 @@ class DistributionSpec:
             return (latent_dim, self.n_outputs if full_std else 1)
         return None
 
+    def draw_noise(self, n_rows: int) -> np.ndarray:
+        """
+        Return what :meth:`Distribution.sample` needs for new actions, float32 ``[n_rows, n_outputs]``.
+
+        It comes from torch's global generator, in the way in which torch's own distributions draw it: with the same seed and
+        the same parameters, actions are torch SB3's.
+
+        :param n_rows: number of observations
+        """
+        if self.kind is distributions.Bernoulli:
+            return th.rand(n_rows, self.n_outputs).numpy()
+        if self.kind is distributions.DiagGaussian:
+            return th.randn(n_rows, self.n_outputs).numpy()
+        return th.cat([th.empty(n_rows, n).exponential_(1) for n in self.action_dims], dim=1).numpy()
+
     def __call__(self, mean_actions: jax.Array, log_std: jax.Array | None, latent: jax.Array) -> distributions.Distribution:
         """
         :param mean_actions: output of the action layer (means or logits), float32 ``[B, A]``
@@ -58,6 +76,19 @@ class DistributionSpec:
             return distributions.DiagGaussian(mean_actions, log_std)
         std = distributions.sde_std(log_std, self.n_outputs, self.use_expln)
         return distributions.StateDependentNoise(mean_actions, std, latent, self.squash_output)
+
+
+def draw_exploration_noise(log_std_shape: tuple[int, ...], n_actions: int, n_envs: int) -> ExplorationNoise:
+    """
+    Return standard normal exploration matrices for gSDE, drawn as torch SB3 draws them.
+
+    :param log_std_shape: ``[L, A]`` or ``[L, 1]``
+    :param n_actions: A
+    :param n_envs: N
+    """
+    shape = (log_std_shape[0], n_actions)
+    matrix = th.randn(shape).numpy()
+    return ExplorationNoise(matrix, th.randn(n_envs, *shape).numpy())  # type: ignore[arg-type]
 
 
 def make_distribution_spec(

@@ -17,17 +17,3 @@ def to_host(value: Any) -> Any:
 def to_tensor(array: Any) -> th.Tensor:
     """Return an array as a tensor of its own memory."""
     return th.from_numpy(np.array(array))
-
-
-def qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Return the QR decomposition of a matrix, by torch.
-
-    NumPy's took up to 10 seconds for the 3136 x 512 matrix of NatureCNN's dense layer where OpenBLAS's threads waited for each
-    other, torch's 60 milliseconds.
-
-    :param matrix: float64 ``[m, n]``, m >= n
-    :return: float64 ``[m, n]`` and ``[n, n]``
-    """
-    q, r = th.linalg.qr(th.from_numpy(matrix))
-    return q.numpy(), r.numpy()

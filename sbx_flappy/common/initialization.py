@@ -1,21 +1,33 @@
 """How a policy's network comes to its variables: shapes, torch SB3's order, and initial values."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax
 import jax
 import numpy as np
+import torch as th
 from gymnasium import spaces
 
 from sbx_flappy.common import programs, state_dicts
-from sbx_flappy.common.arrays import qr
+from sbx_flappy.common.action_distributions import draw_exploration_noise
 from sbx_flappy.common.random import new_key
-from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
 from sbx_flappy.functional.networks import ActorCritic
-from sbx_flappy.functional.types import PyTree, Variables
+from sbx_flappy.functional.types import ExplorationNoise, PyTree, Variables
 
 EXTRACTORS = ("features_extractor", "vf_features_extractor")
+#: The parts of the parameter tree, in the order in which torch SB3 makes them; log_std comes first in a state dict
+PARTS = ("log_std", *EXTRACTORS, "mlp_extractor", "action_net", "value_net")
+
+#: The gain of each part's orthogonal initialization, SB3's (and OpenAI Baselines')
+ORTHOGONAL_GAINS = {
+    "features_extractor": float(np.sqrt(2)),
+    "vf_features_extractor": float(np.sqrt(2)),
+    "mlp_extractor": float(np.sqrt(2)),
+    "action_net": 0.01,
+    "value_net": 1.0,
+}
 
 
 def example_observations(space: Any) -> PyTree:
@@ -73,11 +85,10 @@ def find_shapes(network: ActorCritic, observation_space: spaces.Space) -> PyTree
 
 def torch_order(shapes: PyTree) -> tuple[tuple[str, ...], ...]:
     """Return the paths of the parameters in the order in which torch SB3 creates them."""
-    parts = ("log_std", *EXTRACTORS, "mlp_extractor", "action_net", "value_net")
     nets = ("policy_net", "value_net")
 
     def rank(path: tuple[str, ...]) -> tuple[int, int]:
-        return parts.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
+        return PARTS.index(path[0]), nets.index(path[1]) if path[0] == "mlp_extractor" else 0
 
     return tuple(sorted((path for path, _ in state_dicts.iterate(shapes)), key=rank))
 
@@ -89,9 +100,12 @@ def initial_variables(
     ortho_init: bool,
     own_extractor: bool,
     action_bias_init: Any = None,
-) -> Variables:
+) -> tuple[Variables, ExplorationNoise | None]:
     """
-    Return initial parameters as SB3 chooses them; modules that are not of this package initialize themselves.
+    Return initial parameters as SB3 chooses them, and gSDE's first exploration matrices, standard normal.
+
+    Layers are torch's, made and drawn in torch SB3's order, so that the same seed gives torch SB3's parameters. Modules that
+    are not of this package initialize themselves.
 
     :param network: actor and critic
     :param shapes: of its parameters
@@ -101,23 +115,57 @@ def initial_variables(
     :param action_bias_init: biases of the action layer, or None for zeros
     :raises ValueError: if those are not as many finite numbers as the layer has outputs
     """
-    rng = np.random.default_rng(new_key())
     params: dict[str, PyTree] = {}
     state: dict[str, PyTree] = {}
-    for name, tree in shapes.items():
-        gain = ORTHOGONAL_GAINS[name] if ortho_init and name in ORTHOGONAL_GAINS else None
+    noise: ExplorationNoise | None = None
+    for name in (name for name in PARTS if name in shapes):
         if name in EXTRACTORS and not own_extractor:
             variables = _init_extractor(network, name, observation_space)
-            tree = variables.pop("params", {})
-            state.update({collection: {**state.get(collection, {}), name: leaf} for collection, leaf in variables.items()})
-            params[name] = tree if gain is None else initialize(rng, tree, gain, qr)
+            params[name] = variables.pop("params", {})
+            state.update({collection: {**state.get(collection, {}), name: tree} for collection, tree in variables.items()})
         elif name == "log_std":
-            params[name] = np.full(tree.shape, network.log_std_init, np.float32)
+            params[name] = np.full(shapes[name].shape, network.log_std_init, np.float32)
         else:
-            params[name] = initialize(rng, tree, gain, qr)
+            params[name] = _map_layers(_new_layer, shapes[name])
+        if name == "action_net" and len(shapes.get("log_std", np.zeros(0)).shape) == 2:
+            noise = draw_exploration_noise(shapes["log_std"].shape, network.action_dim, n_envs=1)
+    for name in _orthogonal_order(params) if ortho_init else ():
+        params[name] = _map_layers(functools.partial(_orthogonal_layer, gain=ORTHOGONAL_GAINS[name]), params[name])
     if action_bias_init is not None:
         params["action_net"]["bias"] = _initial_action_bias(action_bias_init, params["action_net"]["bias"].shape)
-    return Variables(params, state)
+    return Variables(params, state), noise
+
+
+def _orthogonal_order(params: PyTree) -> list[str]:
+    """Return the parts whose kernels become orthogonal, in SB3's order: extractors that are not shared come last."""
+    heads, extractors = ["mlp_extractor", "action_net", "value_net"], [name for name in EXTRACTORS if name in params]
+    names = heads + extractors if "vf_features_extractor" in params else extractors + heads
+    return [name for name in names if name in params]
+
+
+def _map_layers(function: Callable[[PyTree], PyTree], tree: PyTree) -> PyTree:
+    """Apply a function to all the dense and convolutional layers of a tree, in torch's order, and to nothing else."""
+    if not isinstance(tree, Mapping):
+        return tree
+    if getattr(tree.get("kernel"), "ndim", 0) in (2, 4):
+        return function(tree)
+    return {name: _map_layers(function, branch) for name, branch in tree.items()}
+
+
+def _new_layer(shapes: PyTree) -> PyTree:
+    """Return a layer's parameters as torch draws them, in Flax's layout."""
+    *size, n_inputs, n_outputs = shapes["kernel"].shape
+    layer: Any = th.nn.Conv2d(n_inputs, n_outputs, tuple(size)) if size else th.nn.Linear(n_inputs, n_outputs)
+    kernel, bias = (layer.weight.detach().numpy(), layer.bias.detach().numpy())
+    return {"kernel": state_dicts.from_torch_layout(("kernel",), kernel), "bias": bias}
+
+
+def _orthogonal_layer(layer: PyTree, gain: float) -> PyTree:
+    """Return a layer with an orthogonal kernel, https://arxiv.org/abs/1312.6120, and biases of zero."""
+    kernel = th.from_numpy(np.array(state_dicts.to_torch_layout(("kernel",), np.asarray(layer["kernel"]))))
+    th.nn.init.orthogonal_(kernel, gain=gain)
+    new = {"kernel": np.array(state_dicts.from_torch_layout(("kernel",), kernel.numpy()))}
+    return {name: new.get(name, np.zeros(leaf.shape, np.float32)) for name, leaf in layer.items()}
 
 
 def _init_extractor(network: ActorCritic, name: str, observation_space: spaces.Space) -> PyTree:

@@ -13,7 +13,7 @@ from stable_baselines3.common.distributions import Distribution, StateDependentN
 from stable_baselines3.common.type_aliases import Schedule
 
 from sbx_flappy.common import programs
-from sbx_flappy.common.action_distributions import make_distribution_spec
+from sbx_flappy.common.action_distributions import draw_exploration_noise, make_distribution_spec
 from sbx_flappy.common.arrays import to_host, to_tensor
 from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.devices import get_jax_device
@@ -182,18 +182,19 @@ class ActorCriticPolicy(BaseJaxPolicy):
         shapes = find_shapes(self.network, self.observation_space)
         self.param_order = torch_order(shapes)
         own_extractor = is_own(self.features_extractor_class)
-        variables = initial_variables(
+        variables, noise = initial_variables(
             self.network, shapes, self.observation_space, self.ortho_init, own_extractor, self.action_bias_init
         )
         self.variables = jax.device_put(variables)
         self.optimizer = PolicyOptimizer(self, self.optimizer_class, self.optimizer_kwargs, lr_schedule(1))
         self.action_dist = self._make_torch_distribution()
-        if self.use_sde:
-            self.reset_noise()
+        if noise is not None:
+            self._keep_noise(noise)
 
     def _make_network(self) -> ActorCritic:
         pi, vf = split_net_arch(self.net_arch)
         spec = make_distribution_spec(self.action_space, self.use_sde, self.use_expln, self.squash_output)
+        self.distribution_spec = spec
         self.preprocess = make_preprocessor(self.observation_space, self.normalize_images, self.obs_center, self.obs_scale)
         self.features_extractor = self.make_features_extractor()
         self.features_dim = find_features_dim(self.features_extractor, self.preprocess, self.observation_space)
@@ -238,7 +239,8 @@ class ActorCriticPolicy(BaseJaxPolicy):
         :param deterministic: Whether to sample or use deterministic actions
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """
-        batch, noise = self._to_batch(observations), self._noise()
+        batch = self._to_batch(observations)
+        noise = self._noise(batch, deterministic)
         if self._is_learning:
             results = programs.choose(self._apply_in_training(batch), noise, deterministic)
         else:
@@ -246,9 +248,9 @@ class ActorCriticPolicy(BaseJaxPolicy):
         actions, values, log_probs = jax.device_get(results)
         return self._to_action_space(actions), values, log_probs
 
-    def training_key(self) -> np.ndarray | None:
-        """Return the data of a new key where the network has a training mode, else None."""
-        return new_key() if takes_train(self.features_extractor) else None
+    def training_key(self) -> jax.Array | None:
+        """Return a new key where the network has a training mode, else None."""
+        return programs.as_key(new_key()) if takes_train(self.features_extractor) else None
 
     @property
     def _is_learning(self) -> bool:
@@ -260,8 +262,11 @@ class ActorCriticPolicy(BaseJaxPolicy):
         results, self.network_state = programs.apply_in_training(self.network, self.variables, observations, new_key(), method)
         return results
 
-    def _noise(self) -> Any:
-        return self.exploration_noise if self.use_sde else new_key()
+    def _noise(self, observations: PyTree, deterministic: bool) -> Any:
+        """Return what actions are drawn with: as in SB3, actions that are not random leave the generators alone."""
+        if deterministic or self.use_sde:
+            return self.exploration_noise
+        return self.distribution_spec.draw_noise(len(jax.tree.leaves(observations)[0]))
 
     def _to_action_space(self, actions: np.ndarray) -> np.ndarray:
         """Return actions in the shape of the space, with torch SB3's dtypes: integers are int64, all else is float32."""
@@ -302,7 +307,8 @@ class ActorCriticPolicy(BaseJaxPolicy):
         return to_host(observations)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
-        observations, noise = self._to_batch(observation), self._noise()
+        observations = self._to_batch(observation)
+        noise = self._noise(observations, deterministic)
         check_finite("observations", observations)
         actions = programs.predict_actions(self.network, self.variables, observations, noise, deterministic)
         return to_tensor(self._to_action_space(np.asarray(actions)))
@@ -381,9 +387,11 @@ class ActorCriticPolicy(BaseJaxPolicy):
         :param n_envs: number of environments, each with a matrix of its own
         """
         assert self.use_sde, "reset_noise() is only available when using gSDE"
-        n_actions = self.network.action_dim
-        log_std = self.params["log_std"]
-        self.exploration_noise = programs.new_exploration_noise(new_key(), log_std, n_actions, self.use_expln, n_envs)
+        self._keep_noise(draw_exploration_noise(self.params["log_std"].shape, self.network.action_dim, n_envs))
+
+    def _keep_noise(self, noise: ExplorationNoise) -> None:
+        """Keep exploration matrices, given as standard normal ones."""
+        self.exploration_noise = programs.scale_exploration_noise(noise, self.params["log_std"], self.use_expln)
 
     def _like(self, obs: Any, results: Any) -> Any:
         """Return results as tensors if the observations came as tensors, otherwise as JAX arrays."""

@@ -18,7 +18,7 @@ from sbx_flappy.common.torch_classes import OptimizerSpec
 from sbx_flappy.functional import gae as gae_module
 from sbx_flappy.functional import networks, update
 from sbx_flappy.functional.convolution import compiler_options
-from sbx_flappy.functional.distributions import sample_exploration_noise, sde_std
+from sbx_flappy.functional.distributions import sde_std
 from sbx_flappy.functional.networks import ActorCritic, apply
 from sbx_flappy.functional.types import Array, ExplorationNoise, LossCoefficients, Metrics, PyTree, Rollout, Variables
 
@@ -59,14 +59,10 @@ def as_key(data: Array) -> jax.Array:
     return jax.random.wrap_key_data(jnp.asarray(data), impl="threefry2x32")
 
 
-def _noise(noise: Any) -> Any:
-    return noise if isinstance(noise, ExplorationNoise) else as_key(noise)
-
-
 def choose(outputs: tuple[Any, jax.Array], noise: Any, deterministic: bool) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return actions, values and log-probabilities from a network's outputs, see :func:`act`."""
     distribution, values = outputs
-    actions = distribution.mode() if deterministic else distribution.sample(_noise(noise))
+    actions = distribution.mode() if deterministic else distribution.sample(noise)
     return actions, values, distribution.log_prob(actions)
 
 
@@ -80,7 +76,7 @@ def act(
     :param network: actor and critic
     :param variables: its parameters and its other variables
     :param observations: raw observations ``[B, ...]``
-    :param noise: data of a key, or gSDE's exploration matrices
+    :param noise: see ``functional.distributions``; without effect if the actions are deterministic
     :param deterministic: whether to return the most likely actions
     """
     return choose(apply(network, variables, observations), noise, deterministic)
@@ -92,7 +88,7 @@ def predict_actions(
 ) -> jax.Array:
     """Return the actions alone, see :func:`act`."""
     distribution = apply(network, variables, observations, ActorCritic.actor)
-    return distribution.mode() if deterministic else distribution.sample(_noise(noise))
+    return distribution.mode() if deterministic else distribution.sample(noise)
 
 
 @program("network")
@@ -130,12 +126,11 @@ def apply_in_training(
     return networks.apply_in_training(network, variables, observations, as_key(key), method)
 
 
-@program("action_dim", "use_expln", "n_envs")
-def new_exploration_noise(
-    key: jax.Array, log_std: jax.Array, action_dim: int, use_expln: bool, n_envs: int
-) -> ExplorationNoise:
-    """Return new exploration matrices of gSDE, see ``functional.distributions``."""
-    return sample_exploration_noise(as_key(key), sde_std(log_std, action_dim, use_expln), n_envs)
+@program("use_expln")
+def scale_exploration_noise(noise: ExplorationNoise, log_std: jax.Array, use_expln: bool) -> ExplorationNoise:
+    """Return gSDE's exploration matrices from standard normal ones, see ``functional.distributions``."""
+    std = sde_std(log_std, noise.matrix.shape[1], use_expln)
+    return jax.tree.map(lambda matrix: std * matrix, noise)
 
 
 @program()

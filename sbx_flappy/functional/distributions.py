@@ -18,7 +18,12 @@ class Distribution(Protocol):
     """What the algorithm asks of a distribution over a batch of actions."""
 
     def sample(self, noise: Any) -> jax.Array:
-        """Return random actions. ``noise`` is a key, for gSDE the exploration matrices."""
+        """
+        Return random actions.
+
+        :param noise: float32 ``[B, n]``, one number per output of the action layer, of the kind that each class names;
+            for gSDE the exploration matrices
+        """
 
     def mode(self) -> jax.Array:
         """Return the most likely actions."""
@@ -33,7 +38,7 @@ class Distribution(Protocol):
 @struct.dataclass
 class Categorical:
     """
-    One discrete action.
+    One discrete action. Its noise is exponential: the smallest waiting time, in units of the rates, wins.
 
     :param logits: float32 ``[B, n]``, not normalized
     """
@@ -41,7 +46,7 @@ class Categorical:
     logits: jax.Array
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        return jax.random.categorical(noise, self.logits)
+        return jnp.argmax(self.logits - jnp.log(noise), axis=-1)
 
     def mode(self) -> jax.Array:
         return jnp.argmax(self.logits, axis=-1)
@@ -60,7 +65,7 @@ class Categorical:
 @struct.dataclass
 class MultiCategorical:
     """
-    Several discrete actions, of possibly unequal sizes, independent of each other.
+    Several discrete actions, of possibly unequal sizes, independent of each other. Their noise is exponential.
 
     :param logits: float32 ``[B, sum(action_dims)]``
     :param action_dims: the size of each
@@ -69,13 +74,15 @@ class MultiCategorical:
     logits: jax.Array
     action_dims: tuple[int, ...] = struct.field(pytree_node=False)
 
+    def _split(self, outputs: jax.Array) -> list[jax.Array]:
+        return jnp.split(outputs, [sum(self.action_dims[: i + 1]) for i in range(len(self.action_dims) - 1)], axis=-1)
+
     def _parts(self) -> list[Categorical]:
-        splits = [sum(self.action_dims[: i + 1]) for i in range(len(self.action_dims) - 1)]
-        return [Categorical(part) for part in jnp.split(self.logits, splits, axis=-1)]
+        return [Categorical(part) for part in self._split(self.logits)]
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        keys = jax.random.split(noise, len(self.action_dims))
-        return jnp.stack([part.sample(key) for part, key in zip(self._parts(), keys, strict=True)], axis=-1)
+        parts = zip(self._parts(), self._split(noise), strict=True)
+        return jnp.stack([part.sample(part_noise) for part, part_noise in parts], axis=-1)
 
     def mode(self) -> jax.Array:
         return jnp.stack([part.mode() for part in self._parts()], axis=-1)
@@ -90,7 +97,7 @@ class MultiCategorical:
 @struct.dataclass
 class Bernoulli:
     """
-    Several binary actions.
+    Several binary actions. Their noise is uniform between 0 and 1.
 
     :param logits: float32 ``[B, n]``
     """
@@ -98,7 +105,7 @@ class Bernoulli:
     logits: jax.Array
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        return jax.random.bernoulli(noise, jax.nn.sigmoid(self.logits)).astype(jnp.float32)
+        return (noise < jax.nn.sigmoid(self.logits)).astype(jnp.float32)
 
     def mode(self) -> jax.Array:
         return jnp.round(jax.nn.sigmoid(self.logits))
@@ -126,7 +133,7 @@ def gaussian_entropy(std: jax.Array) -> jax.Array:
 @struct.dataclass
 class DiagGaussian:
     """
-    Continuous actions with a standard deviation that does not depend on the state.
+    Continuous actions with a standard deviation that does not depend on the state. Their noise is standard normal.
 
     :param mean: float32 ``[B, A]``
     :param log_std: float32 ``[A]``
@@ -139,7 +146,7 @@ class DiagGaussian:
         return jnp.broadcast_to(jnp.exp(self.log_std), self.mean.shape)
 
     def sample(self, noise: jax.Array) -> jax.Array:
-        return self.mean + self._std() * jax.random.normal(noise, self.mean.shape, self.mean.dtype)
+        return self.mean + self._std() * noise
 
     def mode(self) -> jax.Array:
         return self.mean
@@ -165,18 +172,6 @@ def sde_std(log_std: jax.Array, action_dim: int, use_expln: bool) -> jax.Array:
         positive = jnp.where(log_std > 0, log_std, 0.0) + EPSILON
         std = jnp.where(log_std <= 0, jnp.exp(jnp.where(log_std <= 0, log_std, 0.0)), jnp.log1p(positive) + 1.0)
     return jnp.broadcast_to(std, (log_std.shape[0], action_dim))
-
-
-def sample_exploration_noise(key: jax.Array, std: jax.Array, n_envs: int) -> ExplorationNoise:
-    """
-    Return new exploration matrices.
-
-    :param key: a key, used up
-    :param std: float32 ``[L, A]``
-    :param n_envs: N
-    """
-    noise = std * jax.random.normal(key, (n_envs + 1, *std.shape), std.dtype)
-    return ExplorationNoise(matrix=noise[0], matrices=noise[1:])
 
 
 @struct.dataclass
