@@ -28,7 +28,7 @@ from sbx_flappy.common.features_extractors import (
 )
 from sbx_flappy.common.optimizer import PolicyOptimizer
 from sbx_flappy.common.preprocessing import make_preprocessor
-from sbx_flappy.common.random import new_key
+from sbx_flappy.common.random import NO_KEY, new_key
 from sbx_flappy.common.torch_classes import get_activation
 from sbx_flappy.common.validation import check_finite, check_integer, check_keywords, check_number, check_shape
 from sbx_flappy.functional.initializers import ORTHOGONAL_GAINS, initialize
@@ -318,12 +318,16 @@ class ActorCriticPolicy(BaseJaxPolicy):
         :param deterministic: Whether to sample or use deterministic actions
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """
-        results = programs.act(self.network, self.params, self._to_batch(observations), self._noise(), deterministic)
+        noise = self._noise(deterministic)
+        results = programs.act(self.network, self.params, self._to_batch(observations), noise, deterministic)
         actions, values, log_probs = jax.device_get(results)
         return self._to_action_space(actions), values, log_probs
 
-    def _noise(self) -> Any:
-        return self.exploration_noise if self.use_sde else new_key()
+    def _noise(self, deterministic: bool) -> Any:
+        """Return what actions are drawn with. As in SB3, an evaluation without chance leaves the generators alone."""
+        if self.use_sde:
+            return self.exploration_noise
+        return NO_KEY if deterministic else new_key()
 
     def _to_action_space(self, actions: np.ndarray) -> np.ndarray:
         """Return actions in the shape of the space, with torch SB3's dtypes: integers are int64, all else is float32."""
@@ -364,7 +368,7 @@ class ActorCriticPolicy(BaseJaxPolicy):
         return to_host(observations)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
-        observations, noise = self._to_batch(observation), self._noise()
+        observations, noise = self._to_batch(observation), self._noise(deterministic)
         check_finite("observations", observations)
         actions = programs.predict_actions(self.network, self.params, observations, noise, deterministic)
         return to_tensor(self._to_action_space(np.asarray(actions)))
