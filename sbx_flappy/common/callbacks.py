@@ -23,7 +23,7 @@ class ResumableCheckpointCallback(BaseCallback):
     :raises ValueError: when the training starts, if the environment's state cannot be saved
     """
 
-    model: JaxOnPolicyAlgorithm  # type: ignore[assignment]
+    model: JaxOnPolicyAlgorithm
 
     def __init__(self, save_freq: int, save_path: str, name_prefix: str = "rl_model", verbose: int = 0) -> None:
         super().__init__(verbose)
@@ -51,7 +51,8 @@ class ResumableCheckpointCallback(BaseCallback):
             self._save()
 
     def _on_training_end(self) -> None:
-        if self.n_calls > self._saved_at:
+        # RL-Zoo calls this twice, and also after Ctrl-C
+        if self.n_calls > self._saved_at and not self.model.is_within_iteration:
             self._save()
 
     def _save(self) -> None:
@@ -69,7 +70,7 @@ class ResumePointCallback(BaseCallback):
     ``state`` is None before the first iteration, and where the environment's state cannot be saved; ``obstacle`` says why.
     """
 
-    model: JaxOnPolicyAlgorithm  # type: ignore[assignment]
+    model: JaxOnPolicyAlgorithm
 
     def __init__(self) -> None:
         super().__init__()

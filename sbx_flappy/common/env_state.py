@@ -9,7 +9,7 @@ import collections
 import copy
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.running_mean_std import RunningMeanStd
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper, VecFrameStack
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper, VecFrameStack
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
@@ -43,7 +43,9 @@ KNOWN_LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "gymnasium.wrappers.common.TimeLimit": ("_elapsed_steps",),
     "gymnasium.wrappers.common.OrderEnforcing": ("_has_reset",),
-    "gymnasium.wrappers.common.PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render", "close_called"),
+    "gymnasium.wrappers.common.PassiveEnvChecker": (
+        *("checked_reset", "checked_step", "checked_render", "checked_data_reuse", "close_called"),
+    ),
     "sbx_flappy.envs.wrappers.FlapCooldown": ("_wait",),
     "sbx_flappy.envs.wrappers.FrameSkip": (),
 }
@@ -92,17 +94,17 @@ def get_env_state(env: VecEnv) -> State:
     """
     Return how a VecEnv goes on, see the module.
 
-    :param env: ``DummyVecEnv`` or ``FlappyVecEnv``, under any wrappers
+    :param env: ``DummyVecEnv``, ``FlappyVecEnv``, or a ``SubprocVecEnv`` of envs in :class:`ResumableEnv`, under any wrappers
     :raises ValueError: if the environment is of another kind, or if something in it is not plain; both are named
     """
     wrappers, base = _split(env)
     return {
-        "chain": describe(env),
+        "chain": _describe(wrappers, base),
         "wrappers": [_read_alone(wrapper) for wrapper in wrappers],
         "seeds": list(base._seeds),
         "options": copy_plain(base._options, "`options`"),
         "reset_infos": copy_plain(base.reset_infos, "the info of a reset"),
-        "envs": [_read_stack(single) for single in base.envs],
+        "envs": base.env_method("get_env_state") if is_remote(base) else list(map(_read_stack, base.envs)),
     }
 
 
@@ -114,29 +116,59 @@ def set_env_state(env: VecEnv, state: State) -> None:
     :param state: what :func:`get_env_state` returned
     :raises ValueError: if the numbers of environments or the wrappers differ
     """
-    chain = describe(env)
+    wrappers, base = _split(env)
+    chain = _describe(wrappers, base)
     if chain != state["chain"]:
         raise ValueError(
             "The saved state is of another environment. Make it as it was for the training to go on as if it had never "
             f"stopped.\nSaved: {_in_words(state['chain'])}\nNow:   {_in_words(chain)}"
         )
-    wrappers, base = _split(env)
     for wrapper, layer in zip(wrappers, state["wrappers"], strict=True):
         _write_alone(wrapper, layer)
     base._seeds = list(state["seeds"])
     base._options = copy_plain(state["options"], "`options`")
     base.reset_infos = copy_plain(state["reset_infos"], "the info of a reset")
-    for single, stack in zip(base.envs, state["envs"], strict=True):
-        _write_stack(single, stack)
+    for i, stack in enumerate(state["envs"]):
+        if is_remote(base):
+            base.env_method("set_env_state", stack, indices=i)
+        else:
+            _write_stack(base.envs[i], stack)
 
 
-def describe(env: VecEnv) -> State:
+class ResumableEnv(gym.Wrapper):
+    """
+    Lets :func:`get_env_state` and :func:`set_env_state` reach an env in another process.
+
+    It must be the outermost wrapper: ``make_vec_env(..., vec_env_cls=SubprocVecEnv, wrapper_class=ResumableEnv)``.
+
+    :param env: the env
+    """
+
+    def get_env_state(self) -> State:
+        """Return how the env goes on."""
+        return _read_stack(self.env)
+
+    def set_env_state(self, state: State) -> None:
+        """Let the env go on from a state."""
+        _write_stack(self.env, state)
+
+    def get_layer_names(self) -> list[str]:
+        """Return the names of the env's wrappers and its own."""
+        return list(map(name_of, _stack(self.env)))
+
+
+def is_remote(base: VecEnv) -> bool:
+    """Return whether the envs are in other processes."""
+    return isinstance(base, SubprocVecEnv)
+
+
+def _describe(wrappers: list[VecEnvWrapper], base: Any) -> State:
     """Return what two environments must have in common for one to take over the other's state."""
-    wrappers, base = _split(env)
+    local = [] if is_remote(base) else base.envs
     return {
         "n_envs": base.num_envs,
-        "wrappers": [name_of(wrapper) for wrapper in wrappers],
-        "envs": [[name_of(layer) for layer in _stack(single)] for single in base.envs],
+        "wrappers": list(map(name_of, wrappers)),
+        "envs": [list(map(name_of, _stack(env))) for env in local] or base.env_method("get_layer_names"),
     }
 
 
@@ -151,18 +183,23 @@ def name_of(layer: Any) -> str:
     return SAME_LAYERS.get(name, name)
 
 
-def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], DummyVecEnv]:
-    """Return the wrappers of a VecEnv, outermost first, and what they wrap."""
+def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
+    """
+    Return the wrappers of a VecEnv, outermost first, and what they wrap.
+
+    :raises ValueError: if its envs cannot be reached
+    """
     wrappers = []
     while isinstance(env, VecEnvWrapper):
         wrappers.append(env)
         env = env.venv
-    if not isinstance(env, DummyVecEnv):
-        raise ValueError(
-            f"The state of a {type(env).__name__} cannot be saved or restored: its environments are out of reach. Use "
-            "DummyVecEnv, or FlappyVecEnv for the environments of this package."
-        )
-    return wrappers, env
+    if isinstance(env, DummyVecEnv) or (is_remote(env) and all(env.env_is_wrapped(ResumableEnv))):
+        return wrappers, env
+    raise ValueError(
+        f"The state of a {type(env).__name__} cannot be saved or restored, its environments are out of reach. Use "
+        "DummyVecEnv, FlappyVecEnv for the environments of this package, or SubprocVecEnv with "
+        "`wrapper_class=sbx_flappy.common.env_state.ResumableEnv`."
+    )
 
 
 def _stack(env: gym.Env) -> list[gym.Env]:
@@ -170,7 +207,7 @@ def _stack(env: gym.Env) -> list[gym.Env]:
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
-    return layers
+    return [layer for layer in layers if not isinstance(layer, ResumableEnv)]
 
 
 # --- one env and its wrappers, whose generators may be shared -----------------------------------------------------------
@@ -254,8 +291,8 @@ def _write(layer: Any, state: State, generators: list[np.random.Generator]) -> N
             space._np_random = None if number is None else generators[number]  # type: ignore[assignment]
     if "elapsed" in state:
         layer.t_start = time.time() - state["elapsed"]
-    if state["attributes"].get("checked_step"):  # PassiveEnvChecker compares the first two steps of a run
-        layer.checked_data_reuse = True
+    if "checked_data_reuse" in state["attributes"]:  # it compares the first steps with what came before: here nothing
+        layer._previous_data = (None, {})
     if "said" in state:
         _tell(layer, state["said"])
 
@@ -272,9 +309,8 @@ def _names(layer: Any) -> list[str]:
 
 def _says_itself(layer: Any) -> bool:
     """Return whether an env has ``get_state`` and ``set_state``."""
-    return not isinstance(layer, (gym.Wrapper, VecEnv)) and all(
-        isinstance(getattr(type(layer), name, None), Callable) for name in ("get_state", "set_state")  # type: ignore[arg-type]
-    )
+    methods = ("get_state", "set_state")
+    return not isinstance(layer, (gym.Wrapper, VecEnv)) and all(callable(getattr(layer, name, None)) for name in methods)
 
 
 def _ask(env: Any) -> Any:

@@ -135,7 +135,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         """
         Set the environment, see SB3's method.
 
-        :param env: The environment for learning a policy; in place of another one it ends what ``learn`` would have gone on from
+        :param env: The environment for learning a policy; in place of another one, ``learn`` goes on from no file
         :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
         """
         before = self.env
@@ -206,6 +206,11 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         if self._resume_state is not None and self.verbose >= 1 and reason:
             print(f"The training does not go on where it was saved: {reason}.")
         self._resume_state = None
+
+    @property
+    def is_within_iteration(self) -> bool:
+        """Whether an iteration has begun that its update has not ended."""
+        return self._within_iteration
 
     @property
     def is_resumed(self) -> bool:
