@@ -49,7 +49,7 @@ KNOWN_LAYERS: dict[str, tuple[str, ...]] = {
     "sbx_flappy.envs.wrappers.FlapCooldown": ("_wait",),
     "sbx_flappy.envs.wrappers.FrameSkip": (),
 }
-#: RL-Zoo's, which takes the place of gymnasium's as soon as RL-Zoo is imported
+#: RL-Zoo's copy, which takes the place of gymnasium's as soon as RL-Zoo is imported
 SAME_LAYERS = {"rl_zoo3.gym_patches.PatchedTimeLimit": "gymnasium.wrappers.common.TimeLimit"}
 #: Attributes of layers that are not known here which no step changes
 SETTINGS = (
@@ -103,7 +103,7 @@ def get_env_state(env: VecEnv) -> State:
         "wrappers": [_read_alone(wrapper) for wrapper in wrappers],
         "seeds": list(base._seeds),
         "options": copy_plain(base._options, "`options`"),
-        "reset_infos": copy_plain(base.reset_infos, "the info of a reset"),
+        "reset_infos": copy_plain(list(base.reset_infos), "the info of a reset"),
         "envs": base.env_method("get_env_state") if is_remote(base) else list(map(_read_stack, base.envs)),
     }
 
@@ -154,7 +154,7 @@ class ResumableEnv(gym.Wrapper):
 
     def get_layer_names(self) -> list[str]:
         """Return the names of the env's wrappers and its own."""
-        return list(map(name_of, _stack(self.env)))
+        return list(map(short_name_of, _stack(self.env)))
 
 
 def is_remote(base: VecEnv) -> bool:
@@ -167,20 +167,25 @@ def _describe(wrappers: list[VecEnvWrapper], base: Any) -> State:
     local = [] if is_remote(base) else base.envs
     return {
         "n_envs": base.num_envs,
-        "wrappers": list(map(name_of, wrappers)),
-        "envs": [list(map(name_of, _stack(env))) for env in local] or base.env_method("get_layer_names"),
+        "wrappers": list(map(short_name_of, wrappers)),
+        "envs": [list(map(short_name_of, _stack(env))) for env in local] or base.env_method("get_layer_names"),
     }
 
 
 def _in_words(chain: State) -> str:
-    stacks = sorted({" of ".join(name.rpartition(".")[2] for name in stack) for stack in chain["envs"]})
-    return " of ".join([*(name.rpartition(".")[2] for name in chain["wrappers"]), f"{chain['n_envs']} {', '.join(stacks)}"])
+    stacks = sorted({" of ".join(stack) for stack in chain["envs"]})
+    return " of ".join([*chain["wrappers"], f"{chain['n_envs']} {', '.join(stacks)}"])
 
 
 def name_of(layer: Any) -> str:
     """Return the full name of a layer's class, gymnasium's own for RL-Zoo's copy of it."""
     name = f"{type(layer).__module__}.{type(layer).__qualname__}"
     return SAME_LAYERS.get(name, name)
+
+
+def short_name_of(layer: Any) -> str:
+    """Return the name of a layer's class without its module, which may be ``__main__`` in one program and not in another."""
+    return name_of(layer).rpartition(".")[2]
 
 
 def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
