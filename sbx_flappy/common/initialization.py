@@ -162,7 +162,7 @@ def _new_layer(shapes: PyTree) -> PyTree:
 
 def _orthogonal_layer(layer: PyTree, gain: float) -> PyTree:
     """Return a layer with an orthogonal kernel, https://arxiv.org/abs/1312.6120, and biases of zero."""
-    kernel = th.from_numpy(np.array(state_dicts.to_torch_layout(("kernel",), np.asarray(layer["kernel"]))))
+    kernel = th.from_numpy(np.array(state_dicts.to_torch_layout(("kernel",), np.asarray(layer["kernel"])), order="C"))
     th.nn.init.orthogonal_(kernel, gain=gain)
     new = {"kernel": np.array(state_dicts.from_torch_layout(("kernel",), kernel.numpy()))}
     return {name: new.get(name, np.zeros(leaf.shape, np.float32)) for name, leaf in layer.items()}

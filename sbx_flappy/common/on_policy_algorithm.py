@@ -5,8 +5,10 @@ import io
 import json
 import pathlib
 import pickle
+import time
 import zipfile
 import zlib
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -17,13 +19,17 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import open_path
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sbx_flappy.common import resume
 from sbx_flappy.common.buffers import buffer_class_for
 from sbx_flappy.common.devices import get_device_name, get_jax_device, get_torch_device
+from sbx_flappy.common.env_state import set_env_state
 from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.preprocessing import check_supported
+from sbx_flappy.common.random import first_env_seed
 from sbx_flappy.common.validation import check_finite, suggest
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
@@ -41,6 +47,9 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
     ``learn``, ``save``, ``set_parameters`` and the rest are SB3's own methods: the policy and its optimizer offer what
     these ask for.
+
+    Difference: with a seed, the environments' seeds are those of :func:`first_env_seed` and the following, so that the games
+    of models with neighbouring seeds are not the same.
     """
 
     policy: ActorCriticPolicy  # type: ignore[assignment]
@@ -50,6 +59,11 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._device_name = get_device_name(get_jax_device(kwargs.pop("device", "auto")))
         kwargs["device"] = "cpu"
+        #: What `learn` goes on from, until it does
+        self._resume_state: resume.State | None = None
+        #: States of the global generators with which the next iteration begins, where they are not the current ones
+        self._iteration_generators: resume.State | None = None
+        self._within_iteration = False
         super().__init__(*args, **kwargs)
 
     @property
@@ -68,7 +82,8 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             self._named_device = device
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_device_name", "_named_device"]
+        own = ("_device_name", "_named_device", "_resume_state", "_iteration_generators", "_within_iteration")
+        return [*super()._excluded_save_params(), *own]
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -108,9 +123,128 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             f"{policy_class!r}: a policy in torch, or that of another algorithm, cannot be used here."
         )
 
-    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """
+        Set the seed of the pseudo-random generators (python, numpy, pytorch, gym, action_space).
+
+        :param seed: the environments get :func:`first_env_seed` of it and the following numbers
+        """
+        super().set_random_seed(seed)
+        if seed is not None and self.env is not None:
+            self.env.seed(first_env_seed(seed))
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        """
+        Set the environment, see SB3's method.
+
+        :param env: The environment for learning a policy; in place of another one, ``learn`` goes on from no file
+        :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
+        """
+        before = self.env
+        super().set_env(env, force_reset)
+        if before is not None and before is not self.env:
+            self.drop_resume_state("there is another environment")
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
         assert self.env is not None, "There is no environment to learn in: pass `env` to `load`, or call `set_env`."
-        return super()._setup_learn(*args, **kwargs)
+        if reset_num_timesteps:
+            self.drop_resume_state("`reset_num_timesteps=True` starts anew")
+        state, self._iteration_generators, self._within_iteration = self._resume_state, None, False
+        if state is not None:
+            set_env_state(self.env, state["env"])
+            resume.put_back(self, state)
+        result = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        if state is not None:
+            self.start_time = time.time_ns() - int(state["elapsed"] * 1e9)
+            self._num_timesteps_at_start = state["attributes"]["_num_timesteps_at_start"]
+            self._iteration_generators, self._resume_state = state["generators"], None
+        return result
+
+    # --- going on as if the training had never stopped --------------------------------------------------------------
+
+    def get_resume_state(self) -> resume.State:
+        """
+        Return what a training needs, besides the model, to go on as if it had never stopped: plain containers and arrays.
+
+        :raises ValueError: within an iteration, before any training, or if the environment's state cannot be saved
+        """
+        if self._resume_state is not None:
+            return self._resume_state
+        if self._within_iteration:
+            raise ValueError(
+                "A training can be taken up between two iterations only, and this is in the midst of one: save with "
+                "sbx_flappy.common.callbacks.ResumableCheckpointCallback, or after `learn`."
+            )
+        if self.env is None or self._last_obs is None:
+            raise ValueError("There is no training yet that could be taken up: call `learn` first.")
+        return resume.take(self, self._iteration_generators or resume.generator_states())
+
+    def rewind(self, state: resume.State) -> None:
+        """
+        Go back to the beginning of an iteration that was left in its midst, before its update.
+
+        ``learn(..., reset_num_timesteps=False)`` and ``save(..., resumable=True)`` go on from there.
+
+        :param state: of :meth:`get_resume_state`, from the iteration's beginning
+        """
+        assert self.env is not None
+        set_env_state(self.env, state["env"])
+        resume.put_back(self, state)
+        self._resume_state, self._within_iteration = state, False
+
+    def drop_resume_state(self, reason: str = "") -> None:
+        """
+        Let ``learn`` reset the environment, also where a file would let it go on.
+
+        :param reason: for the message
+        """
+        if self._resume_state is not None and self.verbose >= 1 and reason:
+            print(f"The training does not go on where it was saved: {reason}.")
+        self._resume_state = None
+
+    @property
+    def is_within_iteration(self) -> bool:
+        """Whether an iteration has begun that its update has not ended."""
+        return self._within_iteration
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the next ``learn(..., reset_num_timesteps=False)`` goes on where the training was saved."""
+        return self._resume_state is not None
+
+    def save(
+        self,
+        path: str | pathlib.Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        resumable: bool = False,
+    ) -> None:
+        """
+        Save all the attributes of the object and the model parameters in a zip-file, see SB3's method.
+
+        :param path: path to the file where the rl agent should be saved
+        :param exclude: name of parameters that should be excluded in addition to the default ones
+        :param include: name of parameters that might be excluded but should be included anyway
+        :param resumable: (not in SB3) also save the states of environment and random generators, so that
+            ``learn(..., reset_num_timesteps=False)`` of the loaded model goes on as if it had never stopped
+        :raises ValueError: see :meth:`get_resume_state`
+        """
+        if not resumable:
+            return super().save(path, exclude, include)
+        pending, self._resume_state = self._resume_state, self.get_resume_state()
+        try:
+            return super().save(path, exclude, [*(include or []), "_resume_state"])
+        finally:
+            self._resume_state = pending
+
+    # ----------------------------------------------------------------------------------------------------------------
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -128,6 +262,9 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             False if callback terminated rollout prematurely.
         :raises ValueError: if the environment returns NaN or infinity
         """
+        if self._iteration_generators is not None:
+            resume.set_generator_states(self._iteration_generators)
+        self._iteration_generators = resume.generator_states()
         assert self._last_obs is not None, "No previous observation was provided"
         check_finite("observations", self._last_obs, self.num_timesteps)
         self.policy.set_training_mode(False)
@@ -136,6 +273,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         if self.use_sde:
             self.policy.reset_noise(env.num_envs)
         callback.on_rollout_start()
+        self._iteration_generators, self._within_iteration = None, True
 
         while n_steps < n_rollout_steps:
             if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
@@ -151,6 +289,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
             callback.update_locals(locals())
             if not callback.on_step():
+                self._within_iteration = False  # `learn` ends here, and the next one begins another rollout
                 return False
 
             self._update_info_buffer(infos, dones)

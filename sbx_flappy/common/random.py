@@ -1,4 +1,4 @@
-"""Where the keys of JAX come from."""
+"""Where the keys of JAX and the seeds of environments come from."""
 
 import numpy as np
 import torch as th
@@ -12,3 +12,15 @@ def new_key() -> np.ndarray:
     one of this package repeatable too, and there is no second state to keep.
     """
     return th.empty(2, dtype=th.int32).random_(-(2**31), 2**31 - 1).numpy().view(np.uint32)
+
+
+def first_env_seed(seed: int) -> int:
+    """
+    Return the seed of a model's first environment; the others have the following numbers.
+
+    The two halves of the 32 bits of a seed change places, so that models with neighbouring seeds play other games: in SB3
+    environment i of seed s is environment i - 1 of seed s + 1. Each seed is still met once, and seed 0 is SB3's.
+
+    :param seed: the model's
+    """
+    return ((int(seed) & 0xFFFF) << 16) + (int(seed) >> 16)

@@ -188,6 +188,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         self._check_update(epochs)
         self._n_updates += len(epochs)
         self._log_update(epochs, coefficients)
+        self._within_iteration = False
 
     def _loss_coefficients(self) -> LossCoefficients:
         """Return the numbers of the loss at the current progress."""
