@@ -1,7 +1,10 @@
 """How a policy's network comes to its variables: shapes, torch SB3's order, and initial values."""
 
+import contextvars
 import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import flax
@@ -70,8 +73,32 @@ def find_features_dim(extractor: Any, preprocess: Callable[[PyTree], PyTree], ob
     return shape[1]
 
 
+#: The most parameters that a network may have, where a file says how large it is
+_limit: contextvars.ContextVar[float] = contextvars.ContextVar("limit", default=math.inf)
+
+
+@contextmanager
+def limit_parameters(n_parameters: int) -> Iterator[None]:
+    """
+    Let no larger network be made: a file that describes a huge one is to be refused before memory is taken.
+
+    :param n_parameters: as many as the file holds
+    """
+    token = _limit.set(n_parameters)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
 def find_shapes(network: ActorCritic, observation_space: spaces.Space) -> PyTree:
-    """Return the tree of a network's parameters as shapes, in the order in which the network creates them."""
+    """
+    Return the tree of a network's parameters as shapes, in the order in which the network creates them.
+
+    :param network: actor and critic
+    :param observation_space: the policy's
+    :raises ValueError: if there are more than :func:`limit_parameters` allows
+    """
     shapes: dict[tuple[str, ...], jax.ShapeDtypeStruct] = {}
 
     def init(observations: PyTree) -> None:  # what eval_shape itself returns is sorted by name
@@ -80,6 +107,9 @@ def find_shapes(network: ActorCritic, observation_space: spaces.Space) -> PyTree
             shapes[path] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
     jax.eval_shape(init, example_observations(observation_space))
+    n_parameters = sum(math.prod(leaf.shape) for leaf in shapes.values())
+    if n_parameters > _limit.get():
+        raise ValueError(f"The network has {n_parameters} parameters, the file holds fewer.")
     return state_dicts.build(shapes)
 
 

@@ -2,12 +2,8 @@
 
 import inspect
 import io
-import json
 import pathlib
-import pickle
 import time
-import zipfile
-import zlib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -20,25 +16,21 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import obs_as_tensor
+from stable_baselines3.common.utils import check_for_correct_spaces, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sbx_flappy.common import resume
+from sbx_flappy.common import files, resume
+from sbx_flappy.common.archive import UNREADABLE, check_archive
 from sbx_flappy.common.buffers import buffer_class_for
 from sbx_flappy.common.devices import get_device_name, get_jax_device, get_torch_device
 from sbx_flappy.common.env_state import set_env_state
+from sbx_flappy.common.initialization import limit_parameters
 from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.preprocessing import check_supported
 from sbx_flappy.common.random import first_env_seed
 from sbx_flappy.common.validation import check_finite, suggest
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
-
-#: What reading a file that is no saved model may end in
-UNREADABLE = (
-    *(AssertionError, AttributeError, EOFError, ImportError, IndexError, KeyError, TypeError, UnicodeDecodeError),
-    *(RuntimeError, ValueError, OverflowError, MemoryError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error),
-)
 
 
 class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
@@ -229,6 +221,9 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         """
         Save all the attributes of the object and the model parameters in a zip-file, see SB3's method.
 
+        The file is SB3's, with a description in plain JSON for ``load(..., safe=True)``. It is written whole or not at all: if
+        the process is killed, the previous file is still there.
+
         :param path: path to the file where the rl agent should be saved
         :param exclude: name of parameters that should be excluded in addition to the default ones
         :param include: name of parameters that might be excluded but should be included anyway
@@ -236,13 +231,17 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             ``learn(..., reset_num_timesteps=False)`` of the loaded model goes on as if it had never stopped
         :raises ValueError: see :meth:`get_resume_state`
         """
-        if not resumable:
-            return super().save(path, exclude, include)
-        pending, self._resume_state = self._resume_state, self.get_resume_state()
+        if not isinstance(path, (str, pathlib.Path)):
+            open_path(path, "w")  # says what is wrong with an open file
+        content, pending = io.BytesIO(), self._resume_state
+        if resumable:
+            self._resume_state, include = self.get_resume_state(), [*(include or []), "_resume_state"]
         try:
-            return super().save(path, exclude, [*(include or []), "_resume_state"])
+            super().save(content, exclude, include)
+            files.add_description(content, self.__dict__, self.get_parameters())
         finally:
             self._resume_state = pending
+        files.write(path, content)
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -373,10 +372,13 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         custom_objects: dict[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
+        safe: bool = False,
         **kwargs: Any,
     ) -> SelfJaxOnPolicyAlgorithm:
         """
         Load the model from a zip-file, written by this package or by torch SB3, see SB3's method.
+
+        As SB3's, it unpickles, so that a file can run any code, unless ``safe`` is asked for.
 
         :param path: path to the file (or a file-like) where to load the agent from
         :param env: the new environment to run the loaded model on
@@ -384,15 +386,67 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :param custom_objects: Dictionary of objects to replace upon loading.
         :param print_system_info: Whether to print system info from the saved model and the current system info
         :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
+        :param safe: (not in SB3) read the plain description and the bytes of the arrays, and unpickle nothing: for files of
+            people you do not know
         :param kwargs: extra arguments to change the model when loading
         :return: new model instance with loaded parameters
-        :raises ValueError: if the file is truncated, damaged or no saved model
+        :raises ValueError: if the file is truncated, damaged or no saved model; with ``safe``, also if it was not written
+            by this package, or holds what only a pickle can (a class or function of the user's own), which is then named
         """
+        if safe:
+            if print_system_info:
+                files.print_system_info(path)
+            data, parameters = files.read_description(path, custom_objects or {})
+            files.check_attributes(data, cls)
+            cls._check_changes(kwargs, data)
+            return cls._assemble(data, parameters, env, device, force_reset, kwargs)
         data = check_archive(path)
         cls._check_changes(kwargs, data)
         # The archive is read on the CPU; the attribute says where the model that SB3's method builds will run
         kwargs["_device_name"] = get_device_name(get_jax_device(device))
         return super().load(path, env, "cpu", custom_objects, print_system_info, force_reset, **kwargs)
+
+    @classmethod
+    def _assemble(
+        cls: type[SelfJaxOnPolicyAlgorithm],
+        data: dict[str, Any],
+        parameters: dict[str, Any],
+        env: Any,
+        device: Any,
+        force_reset: bool,
+        changes: dict[str, Any],
+    ) -> SelfJaxOnPolicyAlgorithm:
+        """
+        Return a model from its attributes and state dicts, as SB3's ``load`` does.
+
+        :param data: attributes
+        :param parameters: state dicts by name
+        :param env: as of :meth:`load`, like the next two
+        :param device: Device on which the code should run.
+        :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
+        :param changes: attributes to replace
+        :raises ValueError: if they do not make a model
+        """
+        if "policy_kwargs" in changes and changes["policy_kwargs"] != data["policy_kwargs"]:
+            raise ValueError(
+                "The specified policy kwargs do not equal the stored policy kwargs. "
+                f"Stored kwargs: {data['policy_kwargs']}, specified kwargs: {changes['policy_kwargs']}"
+            )
+        if env is not None:
+            env = cls._wrap_env(env, data["verbose"])
+            check_for_correct_spaces(env, data["observation_space"], data["action_space"])
+            data = {**data, "n_envs": env.num_envs, **({"_last_obs": None} if force_reset else {})}
+        model = cls(policy=data["policy_class"], env=env, device=device, _init_setup_model=False)
+        model.__dict__.update({**data, **changes})
+        try:
+            with limit_parameters(files.count(parameters["policy"])):
+                model._setup_model()
+            model.set_parameters(parameters)
+        except UNREADABLE as e:
+            raise ValueError(f"Error: the attributes and parameters that were read make no model: {e}") from e
+        if model.use_sde:
+            model.policy.reset_noise()
+        return model
 
     @classmethod
     def _check_changes(cls, changes: dict[str, Any], data: dict[str, Any]) -> None:
@@ -405,40 +459,3 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         for name in changes:
             if name not in known and name not in data:
                 raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument '{name}'.{suggest(name, known)}")
-
-
-def check_archive(path: str | pathlib.Path | io.BufferedIOBase, needs_data: bool = True) -> dict[str, Any]:
-    """
-    Read a saved model's archive through, without opening the pickles that it holds.
-
-    :param path: path or file
-    :param needs_data: whether it must hold more than parameters
-    :return: the saved attributes as JSON has them
-    :raises ValueError: if it is truncated, damaged or no saved model
-    """
-    file = open_path(path, "r", suffix="zip")
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return _read_archive(archive, needs_data)
-    except UNREADABLE as e:
-        raise ValueError(
-            f"Error: the file {path} wasn't a zip-file of a saved model, or it is truncated or damaged: {e}"
-        ) from e
-    finally:
-        if isinstance(path, (str, pathlib.Path)):
-            file.close()
-        else:
-            file.seek(0)
-
-
-def _read_archive(archive: zipfile.ZipFile, needs_data: bool) -> dict[str, Any]:
-    damaged = archive.testzip()
-    if damaged:
-        raise ValueError(f"its entry '{damaged}' is damaged")
-    data = json.loads(archive.read("data")) if needs_data else {}
-    lacking = {"policy_class", "observation_space", "action_space"} - set(data)
-    if needs_data and lacking:
-        raise ValueError(f"its data lack {sorted(lacking)}")
-    with archive.open("policy.pth") as parameters:
-        th.load(parameters, map_location="cpu", weights_only=True)
-    return data

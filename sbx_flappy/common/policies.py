@@ -409,6 +409,7 @@ class ActorCriticPolicy(BaseJaxPolicy):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.network = self._make_network()
+        self.variables = self.on_device(self.variables)  # as before, or equal programs would be compiled again
 
     def save(self, path: str) -> None:
         """

@@ -73,7 +73,8 @@ def to_tensor(path: tuple[str, ...], array: Any) -> th.Tensor:
 def from_tensor(path: tuple[str, ...], tensor: Any, dtype: Any = jnp.float32) -> np.ndarray:
     """Return a parameter from a tensor (or array) in torch's layout."""
     array = tensor.detach().cpu().numpy() if isinstance(tensor, th.Tensor) else np.asarray(tensor)
-    return np.array(from_torch_layout(path, array), dtype)
+    with np.errstate(over="ignore"):  # a number too large for the dtype becomes infinity, as in torch
+        return np.array(from_torch_layout(path, array), dtype)
 
 
 def aliases(path: tuple[str, ...], shared: bool) -> list[tuple[str, ...]]:
