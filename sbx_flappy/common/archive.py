@@ -78,9 +78,12 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
             file.seek(0)
 
 
-def check_contents(archive: zipfile.ZipFile) -> None:
+def check_contents(
+    archive: zipfile.ZipFile, compressions: tuple[int, ...] = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+) -> None:
     """
     :param archive: an open zip file
+    :param compressions: what its entries may be compressed by
     :raises ValueError: if its entries claim what a saved model's do not
     """
     file: Any = archive.fp
@@ -93,6 +96,9 @@ def check_contents(archive: zipfile.ZipFile) -> None:
         raise ValueError(f"it has {len(entries)} entries")
     if len(set(names)) < len(names):
         raise ValueError("it has two entries of the same name")
+    for entry in entries:
+        if entry.flag_bits & 1 or entry.compress_type not in compressions:
+            raise ValueError(f"its entry '{entry.filename}' is encrypted, or compressed in an unusual way")
     unfolded = sum(entry.file_size for entry in entries)
     if sum(entry.compress_size for entry in entries) > size or unfolded > MAX_RATIO * size + MAX_EXTRA:
         raise ValueError(f"its {size} bytes would unfold to {unfolded}")
@@ -115,14 +121,24 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
         lacking = {"policy_class", "observation_space", "action_space"} - set(data)
         if needs_data and lacking:
             raise ValueError(f"its data lack {sorted(lacking)}")
+        for name in ("policy.pth", *(("policy.optimizer.pth",) if needs_data else ())):
+            archive.getinfo(name)
         for name in archive.namelist():
             if name.endswith(".pth"):
                 open_nested(archive, name)
-        if needs_data:
-            archive.getinfo("policy.optimizer.pth")
-        with archive.open("policy.pth") as parameters:
-            th.load(parameters, map_location="cpu", weights_only=True)
+                check_tensors(th.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True), name)
         return data
+
+
+def check_tensors(value: Any, name: str) -> None:
+    """
+    :param value: a nest with tensors
+    :param name: of the entry that they were read from
+    :raises ValueError: if one repeats its memory, so that a copy would be of any size
+    """
+    for tensor in th.utils._pytree.tree_leaves(value):
+        if isinstance(tensor, th.Tensor) and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise ValueError(f"its entry '{name}' has a tensor that is larger than its memory")
 
 
 def open_nested(archive: zipfile.ZipFile, name: str) -> zipfile.ZipFile:
@@ -134,7 +150,7 @@ def open_nested(archive: zipfile.ZipFile, name: str) -> zipfile.ZipFile:
     :raises ValueError: if it is no zip file, or one that would unfold to much more than its size
     """
     nested = zipfile.ZipFile(io.BytesIO(archive.read(name)))
-    check_contents(nested)
+    check_contents(nested, (zipfile.ZIP_STORED,))  # torch compresses nothing
     return nested
 
 
