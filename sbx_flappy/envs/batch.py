@@ -134,6 +134,13 @@ class FlappyBatch:
         self._over = bool(np.count_nonzero(self.state.terminated))
         self._observe_games(games)
 
+    def end(self, game: int) -> None:
+        """Let a game be over, until it is started anew.
+
+        :param game: number of the game
+        """
+        self.state.terminated[game] = self._over = True
+
     def step(
         self, actions: np.ndarray, auto_reset: bool = False, idle: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
