@@ -40,8 +40,8 @@ class FlappyVecEnv(DummyVecEnv):
     the ``episode`` in the info and the monitor's file are SB3's own.
 
     With anything else than the native engine, the same arguments for all envs, and gymnasium's own wrappers under at most one
-    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are as soon
-    as ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out, also later.
+    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are, at once, when
+    ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out.
 
     Differences: an info is made anew at each step instead of copied, and an invalid action is found before any game moves.
     Methods that are replaced in a wrapper's class, in place of one wrapper, are called at the ends of episodes alone. After an
@@ -121,7 +121,7 @@ class FlappyVecEnv(DummyVecEnv):
         return not is_changed and self._is_begun and not any(monitor.needs_reset for monitor in self._monitors)
 
     def _count_steps(self, rewards: list[float]) -> None:
-        """Find the episodes that are to be truncated; do in the other envs' wrappers what ``step`` does in a running episode."""
+        """Find the episodes to be truncated; do in the other envs' wrappers what their ``step`` does in a running episode."""
         dones = self.buf_dones.tolist()
         for game, limit in enumerate(self._limits):
             elapsed = limit._elapsed_steps + 1
@@ -165,7 +165,7 @@ class FlappyVecEnv(DummyVecEnv):
 
 class StackWatch:
     """
-    Tells in a few microseconds whether envs have the wrappers that they had at first, and their classes' ``step`` and ``reset``.
+    Tells in a few microseconds whether envs have their first wrappers still, and their classes' ``step`` and ``reset``.
 
     :param envs: with their wrappers
     :param stacks: each env's wrappers and the env itself, as found at first
