@@ -40,8 +40,8 @@ class FlappyVecEnv(DummyVecEnv):
     the ``episode`` in the info and the monitor's file are SB3's own.
 
     With anything else than the native engine, the same arguments for all envs, and gymnasium's own wrappers under at most one
-    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are, at once, when
-    ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out.
+    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are,
+    at once, when ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out.
 
     Differences: an info is made anew at each step instead of copied, and an invalid action is found before any game moves.
     Methods that are replaced in a wrapper's class, in place of one wrapper, are called at the ends of episodes alone. After an
