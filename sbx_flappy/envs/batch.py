@@ -39,8 +39,8 @@ def set_generator_states(generators: Sequence[np.random.Generator], states: Sequ
         for generator, state in zip(generators, states, strict=True):
             generator.bit_generator.state = state
     except Exception as error:  # NumPy's depends on what is wrong, and a part of the state may be set
-        for generator, state in zip(generators, before, strict=True):
-            generator.bit_generator.state = state
+        for generator, old in zip(generators, before, strict=True):
+            generator.bit_generator.state = old
         kind = type(generator.bit_generator).__name__
         raise ValueError(f"The random generator of the state is none of this game's kind, {kind}: {error!r}.") from error
 
