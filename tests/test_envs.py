@@ -23,9 +23,10 @@ from gymnasium.wrappers import AddRenderObservation, GrayscaleObservation, Resiz
 from stable_baselines3.common.env_checker import check_env as check_env_sb3
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FrameSkip, register_envs
+from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FlappyVecEnv, FrameSkip, register_envs
 from sbx_flappy.envs.constants import FLAP, GLIDE, MAX_PIPE_GAP, MIN_PIPE_GAP
-from sbx_flappy.envs.native_game import NativeGame
+from sbx_flappy.envs.native_game import NativeGame, SavedGame
+from sbx_flappy.envs.rules import GameState
 from sbx_flappy.envs.window import HumanWindow
 from sbx_flappy.envs.wrappers import PixelObservation
 
@@ -336,6 +337,64 @@ def test_a_state_that_is_over_needs_a_reset() -> None:
     other.set_state(env.get_state())
     with pytest.raises(ResetNeeded, match="the game is over"):
         other.step(GLIDE)
+
+
+def with_field(saved: SavedGame, **fields: Any) -> SavedGame:
+    return saved._replace(state=saved.state._replace(**fields))
+
+
+BAD_STATES: list[tuple[Any, type[Exception], str]] = [
+    *((lambda saved, bad=bad: bad, TypeError, r"what `get_state\(\)` returns") for bad in (None, {}, (1, 2), "x", 3)),
+    (lambda saved: tuple(saved), TypeError, "SavedGame"),
+    (lambda saved: saved._replace(state=tuple(saved.state)), TypeError, "GameState"),
+    (lambda saved: saved._replace(generator=None), TypeError, "SavedGame"),
+    (lambda saved: with_field(saved, wing=7), ValueError, "`wing` must be a number .* got 7"),
+    (lambda saved: with_field(saved, player_y=None), ValueError, "`player_y`"),
+    (lambda saved: with_field(saved, velocity=1.5), ValueError, "`velocity`"),
+    (lambda saved: with_field(saved, pipe_x=(0, 0)), ValueError, "`pipe_x` must be 3 numbers"),
+    (lambda saved: with_field(saved, pipe_x=3), ValueError, "`pipe_x`"),
+    (lambda saved: with_field(saved, pipe_gap_index=(0, 0, 8)), ValueError, "`pipe_gap_index`"),
+    (lambda saved: with_field(saved, terminated=0), ValueError, "`terminated` must be a bool"),
+    (lambda saved: saved._replace(generator={}), ValueError, "PCG64"),
+    (lambda saved: saved._replace(generator={**saved.generator, "has_uint32": None}), ValueError, "PCG64"),
+    (lambda saved: saved._replace(generator=np.random.MT19937(0).state), ValueError, "PCG64"),
+]
+
+
+@pytest.mark.parametrize("vec_env", [False, True])
+@pytest.mark.parametrize("spoil, error, message", BAD_STATES)
+def test_what_is_no_state_is_an_error_and_changes_nothing(spoil: Any, error: Any, message: str, vec_env: bool) -> None:
+    env: Any = FlappyVecEnv(1, "FlappyBirdFeatures-v0").envs[0] if vec_env else gym.make("FlappyBirdFeatures-v0")
+    env.reset(seed=0)
+    saved = env.unwrapped.get_state()
+    for action in (FLAP, GLIDE):
+        env.step(action)
+    before = env.unwrapped.get_state()
+    with pytest.raises(error, match=message):
+        env.unwrapped.set_state(spoil(saved))
+    assert env.unwrapped.get_state() == before
+
+
+def test_all_that_a_game_comes_to_is_a_state() -> None:
+    """Also high above the screen, where the bird turns at last, and with NumPy's numbers, as files may bring them."""
+    env = FlappyBirdEnv(obs_type="features", frame_skip=1, flap_cooldown=0)
+    rng = np.random.default_rng(0)
+    heights = set()
+    for episode in range(60):
+        env.reset(seed=episode)
+        terminated = False
+        while not terminated:
+            terminated = env.step(int(rng.random() < (1.0, 0.5, 0.1)[episode % 3]))[2]
+            saved = env.get_state()
+            heights.add(saved.state.player_y)
+            env.set_state(saved)
+            assert env.get_state() == saved
+    assert min(heights) < -80 and max(heights) == 381
+    numpy_state = GameState(
+        *(np.asarray(field) if isinstance(field, tuple) else np.asarray(field)[()] for field in saved.state)
+    )
+    env.set_state(saved._replace(state=numpy_state))
+    assert env.get_state() == saved and type(env.get_state().state.pipe_x) is tuple
 
 
 @pytest.mark.parametrize("copy", [deepcopy, lambda env: pickle.loads(pickle.dumps(env))])

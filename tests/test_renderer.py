@@ -1,8 +1,10 @@
 """The native frames and steps against upstream's frames, resized by OpenCV and turned to gray as gymnasium does."""
 
 import multiprocessing
+import os
 import pickle
 import time
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from sbx_flappy.envs import area_resize, rules, sprites, table_cache
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs.batch import FlappyBatch
 from sbx_flappy.envs.renderer import Renderer
+from sbx_flappy.envs.tables import Tables
 from tests.test_rules import scripted
 
 OPTIONS: list[dict[str, Any]] = [
@@ -308,7 +311,7 @@ def test_tables_are_small_quick_to_build_and_to_read(tmp_path: Path, monkeypatch
     assert seconds[1] < 0.1
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "folder"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "encrypted", "lzma", "empty", "text", "folder"])
 def test_damaged_tables_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     tables = table_cache.get_tables(*TABLE_OPTIONS)
     monkeypatch.setenv("SBX_FLAPPY_CACHE_DIR", str(tmp_path))
@@ -316,10 +319,16 @@ def test_damaged_tables_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.Monke
     path = table_cache.table_path(*TABLE_OPTIONS)
     table_cache.write_tables(path, tables)
     content = bytearray(path.read_bytes())
+    entry = content.rfind(b"PK\x01\x02")  # in the zip file's directory; flags at 8, method at 10
+    encrypted, lzma = bytearray(content), bytearray(content)
+    encrypted[entry + 8] |= 1
+    lzma[entry + 10] = 14
     content[len(content) // 2] ^= 1
     damaged: dict[str, bytes | bytearray] = {
         "cut": content[: len(content) // 2],
         "flip": content,
+        "encrypted": encrypted,
+        "lzma": lzma,
         "empty": b"",
         "text": b"no zip file",
         "folder": b"",
@@ -332,6 +341,53 @@ def test_damaged_tables_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.Monke
     table_cache.get_tables.cache_clear()
     assert damage == "folder" or table_cache.read_tables(path) is not None
     assert not list(path.parent.glob("*.tmp"))
+
+
+NO_TABLES = Tables(*(np.zeros((2, 3)) for _ in Tables._fields))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+@pytest.mark.parametrize("umask", [0o022, 0o007])
+def test_a_shared_folders_files_have_the_umasks_permissions(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        table_cache.write_tables(tmp_path / "new" / "tables-1.npz", NO_TABLES)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new" / "tables-1.npz").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("where", ["numpy.savez", "os.replace"])
+def test_a_write_that_fails_leaves_nothing(
+    error: type[BaseException], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(where, fail)
+    with pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else nullcontext():
+        table_cache.write_tables(tmp_path / "tables-1.npz", NO_TABLES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_killed_processes_left_is_deleted(tmp_path: Path) -> None:
+    """After an hour, and nothing but what is this package's."""
+    for name, age in {"tables-old.tmp": 4000, "tables-new.tmp": 3000, "other.tmp": 4000, "tables-old.npz": 4000}.items():
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    table_cache.write_tables(tmp_path / "tables-1.npz", NO_TABLES)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["other.tmp", "tables-1.npz", "tables-new.tmp", "tables-old.npz"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the list of users is POSIX's")
+def test_nothing_is_kept_for_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SBX_FLAPPY_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # no such user
+    assert table_cache.cache_folder() is None
+    assert table_cache.table_path(*TABLE_OPTIONS) is None
 
 
 def test_tables_work_without_a_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

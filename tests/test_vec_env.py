@@ -1,5 +1,6 @@
 """FlappyVecEnv against SB3's DummyVecEnv over the same envs, each played on its own."""
 
+import copy
 import csv
 import importlib
 import logging
@@ -301,6 +302,93 @@ def test_what_is_not_known_is_stepped_one_by_one(
     assert_same_steps(ours, dummy, n_steps=40)
 
 
+def dim(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``step`` or ``reset`` whose observation is half of the original's."""
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        observation, *others = function(*args, **kwargs)
+        return observation / 2, *others
+
+    return changed
+
+
+def layer_of(env: Any, name: str) -> Any:
+    """Return one of an env's wrappers by the name of its class, or what they all wrap."""
+    while name not in type(env).__name__:  # RL-Zoo's TimeLimit is a PatchedTimeLimit
+        env = env.env
+    return env
+
+
+@pytest.mark.parametrize("layer", ["Monitor", "TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "FlappyBirdEnv"])
+@pytest.mark.parametrize("method", ["step", "reset"])
+def test_methods_that_were_replaced_are_called(method: str, layer: str, caplog: pytest.LogCaptureFixture) -> None:
+    def make() -> gym.Env:
+        env = Monitor(gym.make("FlappyBirdFeatures-v0", max_episode_steps=9))
+        replaced = layer_of(env, layer)
+        setattr(replaced, method, dim(getattr(replaced, method)))
+        return env
+
+    ours, dummy = FlappyVecEnv([make] * 2), DummyVecEnv([make] * 2)
+    assert f"{layer} has a {method} of its own" in caplog.text
+    for env in (ours, dummy):
+        env.seed(1)
+    assert_same_steps(ours, dummy, n_steps=30)
+
+
+def replace_step(env: Any) -> None:
+    env.set_attr("step", dim(env.envs[0].step), indices=0)
+
+
+def replace_reset(env: Any) -> None:
+    env.envs[1].unwrapped.reset = dim(env.envs[1].unwrapped.reset)
+
+
+def insert_wrapper(env: Any) -> None:
+    env.envs[0].env = halve(env.envs[0].env)
+
+
+def insert_inner_wrapper(env: Any) -> None:
+    layer_of(env.envs[0], "OrderEnforcing").env = halve(layer_of(env.envs[0], "PassiveEnvChecker"))
+
+
+def take_wrapper_out(env: Any) -> None:
+    env.envs[0].env = layer_of(env.envs[0], "OrderEnforcing")
+
+
+CHANGES = [replace_step, replace_reset, insert_wrapper, insert_inner_wrapper, take_wrapper_out]
+
+
+@pytest.mark.parametrize("copied", [lambda env: env, copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_later_is_noticed_at_once(
+    change: Callable[[Any], None], copied: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, dummy = map(copied, make_pair("FlappyBirdFeatures-v0", 2, seed=3, env_kwargs={"max_episode_steps": 9}))
+    assert_same_steps(ours, dummy, n_steps=5)
+    assert not caplog.records
+    for env in (ours, dummy):
+        change(env)
+    for _ in range(2):
+        np.testing.assert_equal(ours.step(np.array([0, 1]))[:3], dummy.step(np.array([0, 1]))[:3])
+    assert_same_steps(ours, dummy, n_steps=30)
+    (record,) = caplog.records
+    assert "one by one" in record.message
+
+
+def test_a_change_that_is_undone_lets_the_games_play_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = FlappyVecEnv(2, "FlappyBirdFeatures-v0")
+    alone = []
+    monkeypatch.setattr(DummyVecEnv, "step_wait", lambda self: alone.append(True))
+    env.reset()
+    env.set_attr("nickname", "bird")
+    env.step(np.array([0, 0]))
+    env.set_attr("step", print, indices=1)
+    env.step(np.array([0, 0]))
+    del env.envs[1].step
+    env.step(np.array([0, 0]))
+    assert alone == [True]
+
+
 def test_each_env_has_its_own_game_in_the_batch() -> None:
     env = FlappyVecEnv(2)
     games = [one.unwrapped.game for one in env.envs]
@@ -326,6 +414,74 @@ def test_a_step_before_the_reset_is_dummy_vec_envs_error() -> None:
             env.step(np.array([0, 0]))
     with pytest.raises(ResetNeeded):
         FlappyVecEnv([lambda: gym.make("FlappyBird-v0")]).step(np.array([0]))
+
+
+def begin_below_the_wrappers(env: gym.Env) -> None:
+    env.unwrapped.reset(seed=1)
+
+
+def restore_below_the_wrappers(env: gym.Env) -> None:
+    other = FlappyBirdEnv(obs_type="features")
+    other.reset(seed=1)
+    env.unwrapped.set_state(other.get_state())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("begin", [begin_below_the_wrappers, restore_below_the_wrappers])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_game_that_began_below_its_wrappers_needs_a_reset(begin: Callable[[gym.Env], None], early: bool) -> None:
+    def make() -> gym.Env:
+        env = gym.make("FlappyBirdFeatures-v0")
+        if early:
+            begin(env)
+        return env
+
+    for env in (FlappyVecEnv([make] * 2), DummyVecEnv([make] * 2)):
+        if not early:
+            for one in env.envs:
+                begin(one)
+        with pytest.raises(ResetNeeded, match="before calling"):
+            env.step(np.array([0, 0]))
+        env.reset()
+        env.step(np.array([0, 0]))
+
+
+def interrupt(*args: Any, **kwargs: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_the_end_of_an_episode_may_be_interrupted(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the start of a game nor its last step is handed out later, in place of what was asked for then."""
+    ours, dummy = make_pair("FlappyBirdFeatures-v0", 3, seed=0, env_kwargs={"max_episode_steps": 3})
+    for env in (ours, dummy):
+        env.reset()
+        for _ in range(2):
+            env.step(np.zeros(3, int))
+        with monkeypatch.context() as patch:
+            patch.setattr(Monitor, method, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                env.step(np.zeros(3, int))
+        env.seed(5)
+    np.testing.assert_array_equal(ours.reset(), dummy.reset())
+    assert [state.state for state in ours.env_method("get_state")] == [state.state for state in dummy.env_method("get_state")]
+    results = [env.env_method("step", 1, indices=0) for env in (ours, dummy)]
+    np.testing.assert_equal(*results)
+    for env in (ours, dummy):
+        env.seed(6)
+    assert_same_steps(ours, dummy, n_steps=20)
+
+
+def test_games_whose_start_was_interrupted_need_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = FlappyVecEnv([lambda: gym.make("FlappyBirdFeatures-v0", max_episode_steps=3)] * 2)
+    env.reset()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TimeLimit, "reset", interrupt)
+        for _ in range(3):
+            env.step(np.zeros(2, int))
+    with pytest.raises(ResetNeeded, match=r"\[0, 1\] are over"):
+        env.step(np.zeros(2, int))
+    env.reset()
+    env.step(np.zeros(2, int))
 
 
 def test_one_env_twice_is_an_error() -> None:

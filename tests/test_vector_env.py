@@ -230,6 +230,76 @@ def test_gymnasiums_vector_wrappers(wrapper: Any) -> None:
     assert wrapper is gym.wrappers.vector.NormalizeReward or any("episode" in info for info in infos)
 
 
+# --- what single envs have
+
+
+def test_what_is_asked_of_the_games_is_what_single_envs_answer() -> None:
+    ours, sync = make_pair("FlappyBirdFeatures-v0", 3, AutoresetMode.NEXT_STEP, render_mode="rgb_array")
+    assert_same_steps(ours, sync, n_steps=5)
+    for name in ("render_mode", "metadata", "observation_space", "action_space", "np_random_seed"):
+        assert ours.get_attr(name) == sync.get_attr(name) == ours.call(name)
+    np.testing.assert_equal(ours.call("render"), sync.call("render"))
+    saved = ours.call("get_state")
+    assert saved == sync.call("get_state")
+    for env in (ours, sync):
+        env.step(np.array([1, 0, 0]))
+        assert env.call("set_state", pickle.loads(pickle.dumps(saved[1]))) == (None,) * 3
+    assert ours.call("get_state") == (saved[1],) * 3
+    for _ in range(30):
+        actions = np.array([0, 1, 0])
+        np.testing.assert_equal(ours.step(actions), sync.step(actions))
+
+
+def test_what_single_envs_alone_have_is_an_error() -> None:
+    env = FlappyVectorEnv(2, obs_type="features")
+    for name in ("step", "nickname"):
+        with pytest.raises(AttributeError, match=f"'{name}' could be .* vectorization_mode='sync'"):
+            env.call(name)
+    with pytest.raises(ResetNeeded):
+        env.call("get_state")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("env_id", ["FlappyBird-v0", "FlappyBirdFeatures-v1"])
+def test_all_games_are_saved_and_restored(env_id: str, mode: AutoresetMode) -> None:
+    """With their time limits, and in the middle of an autoreset: the birds fall to the ground in the 8th step."""
+
+    def play_on(env: Any) -> list[Any]:
+        results = []
+        for count in range(30):
+            done = env._done
+            if mode is AutoresetMode.DISABLED and done.any():
+                results.append(env.reset(options={"reset_mask": done.copy()}))
+            results.append(as_lists(env.step(np.array([0, count % 5 == 0, 0]))))
+        return results
+
+    env, other = (gym.make_vec(env_id, 3, autoreset_mode=mode, max_episode_steps=14) for _ in range(2))
+    env.reset(seed=1)
+    for _ in range(8 if env_id == "FlappyBird-v0" else 14):
+        env.step(np.array([0, 1, 0]))
+    saved = pickle.loads(pickle.dumps(env.unwrapped.get_state()))
+    expected = play_on(env)
+    for restored in (env, other):
+        restored.unwrapped.set_state(saved)
+        np.testing.assert_equal(play_on(restored), expected)
+        assert restored.np_random_seed == (1, 2, 3)
+
+
+def test_what_is_no_state_is_an_error_and_changes_nothing() -> None:
+    env, other = FlappyVectorEnv(2, obs_type="features"), FlappyVectorEnv(3, obs_type="features")
+    for one in (env, other):
+        one.reset(seed=0)
+    before = env.get_state()
+    with pytest.raises(TypeError, match="SavedGames"):
+        env.set_state(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="2 games"):
+        env.set_state(other.get_state())
+    generators = [before.batch.generators[1], np.random.MT19937(0).state]
+    with pytest.raises(ValueError, match="PCG64"):
+        env.set_state(before._replace(batch=before.batch._replace(generators=generators)))  # type: ignore[arg-type]
+    np.testing.assert_equal(env.get_state(), before)
+
+
 # --- what is no array program
 
 
@@ -243,6 +313,15 @@ def test_other_games_are_gymnasiums_loop(arguments: dict[str, Any], single: type
     env.reset(seed=0)
     assert [bool(env.step(np.array([0, 0]))[3].any()) for _ in range(4)] == [False, False, False, True]
     env.close()
+
+
+def test_lists_of_frames_are_gymnasiums_loop() -> None:
+    ours, sync = make_pair("FlappyBird-v0", 2, AutoresetMode.NEXT_STEP, render_mode="rgb_array_list", max_episode_steps=6)
+    assert type(ours) is SyncVectorEnv
+    assert_same_steps(ours, sync, n_steps=10)
+    frames = ours.render()
+    assert [len(frame) for frame in frames] == [4, 4]  # 6 steps, a reset, 3 steps
+    np.testing.assert_equal(frames, sync.render())
 
 
 def test_the_array_program_alone_refuses_them() -> None:
@@ -259,6 +338,49 @@ def test_wrong_actions_are_an_error(actions: Any) -> None:
     env.reset()
     with pytest.raises(ValueError, match=r"2 integers, 0 \(glide\) or 1 \(flap\)"):
         env.step(np.array(actions))
+
+
+@pytest.mark.parametrize("engine", ["native", "pygame"])
+@pytest.mark.parametrize("limit", [0, -2, 2.5, "5", True])
+def test_time_limits_are_what_single_envs_take(limit: Any, engine: str) -> None:
+    """Where gymnasium.make raises an error we raise the same."""
+    arguments = {"id": "FlappyBirdFeatures-v0", "max_episode_steps": limit, "engine": engine}
+    try:
+        gym.make(**arguments)
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error), match="`max_episode_steps`"):
+            gym.make_vec(num_envs=2, **arguments)
+    else:
+        env = gym.make_vec(num_envs=2, **arguments)
+        env.reset(seed=0)
+        assert limit is True and env.step(np.array([0, 0]))[3].all()
+
+
+@pytest.mark.parametrize("engine", ["native", "pygame"])
+@pytest.mark.parametrize("num_envs", [0, -1, 2.5, "2", None])
+def test_a_wrong_number_of_games_is_an_error(num_envs: Any, engine: str) -> None:
+    with pytest.raises(ValueError, match="`num_envs` must be an integer of at least 1"):
+        gym.make_vec("FlappyBirdFeatures-v0", num_envs, engine=engine)
+
+
+def test_true_is_one_game() -> None:
+    for mode in ("sync", None):
+        env = gym.make_vec("FlappyBirdFeatures-v0", True, vectorization_mode=mode)
+        assert env.num_envs == 1 and env.num_envs is not True
+
+
+@pytest.mark.parametrize("arguments", [{"copy": False}, {"observation_mode": "same"}, {"shared_memory": True}])
+def test_arguments_of_gymnasiums_vector_envs_are_named(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    for make in (FlappyVectorEnv, lambda **kwargs: gym.make_vec("FlappyBirdFeatures-v0", 2, **kwargs)):
+        with pytest.raises(TypeError, match=rf"FlappyVectorEnv has no \['{name}'\].* SyncVectorEnv .*vector_kwargs"):
+            make(**arguments)
+
+
+def test_the_callers_options_are_left_as_they_are() -> None:
+    options = {"reset_mask": np.array([True, True])}
+    FlappyVectorEnv(2, obs_type="features").reset(options=options)
+    assert options["reset_mask"].all()
 
 
 def test_step_and_render_need_a_reset() -> None:

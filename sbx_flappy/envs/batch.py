@@ -27,6 +27,24 @@ class Snapshot(NamedTuple):
     generators: list[dict[str, Any]]
 
 
+def set_generator_states(generators: Sequence[np.random.Generator], states: Sequence[dict[str, Any]]) -> None:
+    """Let generators go on from states, all of them or, after an error, none.
+
+    :param generators: to be changed
+    :param states: of bit generators of the same kinds
+    :raises ValueError: if a state is none of such a bit generator
+    """
+    before = [generator.bit_generator.state for generator in generators]
+    try:
+        for generator, state in zip(generators, states, strict=True):
+            generator.bit_generator.state = state
+    except Exception as error:  # NumPy's depends on what is wrong, and a part of the state may be set
+        for generator, old in zip(generators, before, strict=True):
+            generator.bit_generator.state = old
+        kind = type(generator.bit_generator).__name__
+        raise ValueError(f"The random generator of the state is none of this game's kind, {kind}: {error!r}.") from error
+
+
 def _draw_first_frames(pipe_gap: int, bird_color: str, pipe_color: str, background: str | None) -> np.ndarray:
     """Return the first frame of a game at each phase of the ground, on which alone it depends: uint8 ``[6, 84, 84, 1]``."""
     state = rules.init(np.zeros((c.N_PIPES, N_PHASES), dtype=np.int32), ground_x=-4 * np.arange(N_PHASES))
@@ -133,6 +151,13 @@ class FlappyBatch:
             field[..., games] = value
         self._over = bool(np.count_nonzero(self.state.terminated))
         self._observe_games(games)
+
+    def end(self, game: int) -> None:
+        """Let a game be over, until it is started anew.
+
+        :param game: number of the game
+        """
+        self.state.terminated[game] = self._over = True
 
     def step(
         self, actions: np.ndarray, auto_reset: bool = False, idle: np.ndarray | None = None
@@ -253,11 +278,11 @@ class FlappyBatch:
         """Go on from a snapshot, of this batch or of another with as many games.
 
         :param snapshot: what :meth:`get_state` returned
+        :raises ValueError: if it is of another number of games or kind of observations or generators; nothing is changed then
         """
         if len(snapshot.generators) != self.n_envs or snapshot.observations.shape != self.observations.shape:
             raise ValueError(f"The snapshot must be of {self.n_envs} games with observations {self.observations.shape}.")
+        set_generator_states([self.generator(game) for game in range(self.n_envs)], snapshot.generators)
         self.state = rules.GameState(*(field.copy() for field in snapshot.state))
         self.observations[:] = snapshot.observations
         self._over = bool(np.count_nonzero(self.state.terminated))
-        for game, state in enumerate(snapshot.generators):
-            self.generator(game).bit_generator.state = state

@@ -234,6 +234,9 @@ class FlappyBirdEnv(gym.Env[np.ndarray, int]):
 
         :param state: what :meth:`get_state` returned, here or in another env with the same arguments
         :raises NotImplementedError: with ``engine="pygame"``
+        :raises TypeError: if it is no such state
+        :raises ValueError: if it holds what no game remembers, or a random generator of another kind than the env's. The game
+            is as before after an error.
         """
         game = self._resumable_game()
         self.game.np_random = self.np_random

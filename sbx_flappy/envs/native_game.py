@@ -1,5 +1,7 @@
 """The native engine behind :class:`~.gym_env.FlappyBirdEnv`: a game of its own, or one of a batch that plays together."""
 
+from collections.abc import Container
+from operator import index
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -7,7 +9,7 @@ import numpy as np
 
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs import rules, single_rules
-from sbx_flappy.envs.batch import FlappyBatch
+from sbx_flappy.envs.batch import FlappyBatch, set_generator_states
 from sbx_flappy.envs.bird_tables import BIRD_MIN_Y
 from sbx_flappy.envs.renderer import Frames, Renderer
 from sbx_flappy.envs.rules import GameState
@@ -43,6 +45,57 @@ class SavedGame(NamedTuple):
 
     state: GameState
     generator: dict[str, Any]
+
+
+#: The numbers that a game can remember; `terminated` is a bool
+_NUMBERS: dict[str, Container[int]] = {
+    # The highest flap is followed by 9 frames, each a pixel slower, up to the turn.
+    "player_y": range(c.PLAYER_FLAP_MIN_Y - sum(range(10)), c.PLAYER_GROUNDED_Y + 1),
+    "velocity": range(c.PLAYER_FLAP_VEL_Y, c.PLAYER_MAX_VEL_Y + 1),
+    "rotation": range(c.PLAYER_MIN_ROT, c.PLAYER_FLAP_ROT + 1, c.PLAYER_VEL_ROT),
+    "wing": range(N_WINGS),
+    "wing_next": range(4),
+    "loop_iter": range(c.LOOP_PERIOD),
+    "ground_x": range(4 - c.GROUND_PERIOD, 1, 4),
+    "pipe_x": frozenset(rules.lattice_tenths().tolist()),
+    "pipe_gap_index": range(c.N_GAPS),
+    "score": range(2**31),
+    "cooldown": range(2**31),
+}
+
+
+def check_saved_game(saved: Any) -> SavedGame:
+    """
+    Return a saved game, made of Python's own numbers.
+
+    :raises TypeError: if it is not a :class:`SavedGame`
+    :raises ValueError: if a game cannot remember what it holds
+    """
+    parts = (saved.state, saved.generator) if isinstance(saved, SavedGame) else ()
+    if not parts or not isinstance(parts[0], GameState) or not isinstance(parts[1], dict):
+        raise TypeError(f"A state is what `get_state()` returns, SavedGame(GameState(...), {{...}}), got {saved!r}.")
+    return saved._replace(state=GameState(*map(_check_field, GameState._fields, saved.state)))
+
+
+def _check_field(name: str, value: Any) -> Any:
+    """
+    Return a field of a game's state as a bool, an int, or a tuple of ints.
+
+    :raises ValueError: if no game has such a field
+    """
+    if name == "terminated":
+        if isinstance(value, (bool, np.bool_)):
+            return bool(value)
+        raise ValueError(f"The state's `terminated` must be a bool, got {value!r}.")
+    is_pipes = name in ("pipe_x", "pipe_gap_index")
+    try:
+        numbers = tuple(int(index(number)) for number in (value if is_pipes else (value,)))
+    except TypeError:
+        numbers = ()
+    if len(numbers) != (c.N_PIPES if is_pipes else 1) or any(number not in _NUMBERS[name] for number in numbers):
+        expected = f"{c.N_PIPES} numbers, one per pipe," if is_pipes else "a number"
+        raise ValueError(f"The state's `{name}` must be {expected} as in what `get_state()` returns, got {value!r}.")
+    return numbers if is_pipes else numbers[0]
 
 
 def make_observation_space(obs_type: str) -> gym.spaces.Box:
@@ -130,9 +183,13 @@ class NativeGame:
         return SavedGame(self.state, dict(self.np_random.bit_generator.state))
 
     def set_state(self, saved: SavedGame) -> None:
-        """Go on from what :meth:`get_state` returned, here or in another env with the same options."""
+        """Go on from what :meth:`get_state` returned, here or in another env with the same options.
+
+        :raises TypeError, ValueError: if it is nothing of the kind, see :func:`check_saved_game`; the game is as before then
+        """
+        saved = check_saved_game(saved)
+        set_generator_states([self.np_random], [saved.generator])
         self.state, self.started = saved.state, True
-        self.np_random.bit_generator.state = saved.generator
 
     def close(self) -> None:
         """Close the game's window, if it has one."""
@@ -212,9 +269,10 @@ class SharedGame:
         return SavedGame(self.batch.get_game(self.game), dict(self.np_random.bit_generator.state))
 
     def set_state(self, saved: SavedGame) -> None:
-        """Go on from what :meth:`get_state` returned."""
+        """Go on from what :meth:`get_state` returned, see :meth:`NativeGame.set_state`."""
+        saved = check_saved_game(saved)
+        set_generator_states([self.np_random], [saved.generator])
         self.batch.set_game(self.game, saved.state)
-        self.np_random.bit_generator.state = saved.generator
 
     def close(self) -> None:
         """Do nothing: what a game holds is memory."""

@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from sbx_flappy.envs.constants import EPISODE_FRAMES, GAMES
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
-from sbx_flappy.envs.vector_env import FlappyVectorEnv
+from sbx_flappy.envs.vector_env import FlappyVectorEnv, check_arguments
 
 #: The ids, each with the kind of its observations and the version of its game
 ENV_IDS = {
@@ -57,17 +57,22 @@ def make_vector_env(
 ) -> VectorEnv:
     """
     Make many envs for ``gymnasium.make_vec``: one array program, or gymnasium's loop over single envs where there is none,
-    that is for ``engine="pygame"``, for windows and for upstream's own env.
+    that is for ``engine="pygame"``, for windows, for ``render_mode="rgb_array_list"`` and for upstream's own env.
 
     The parameters are those of :class:`FlappyVectorEnv`, and of :class:`FlappyBirdV0` in place of ``FlappyBirdEnv``.
     """
-    native = kwargs.get("engine", "native") == "native" and kwargs.get("render_mode") != "human"
+    num_envs, limit = check_arguments(num_envs, max_episode_steps, kwargs)
+    native = kwargs.get("engine", "native") == "native" and kwargs.get("render_mode") not in ("human", "rgb_array_list")
     if native and not (_UPSTREAMS - _OURS) & kwargs.keys():
-        return FlappyVectorEnv(num_envs, max_episode_steps, autoreset_mode, **kwargs)
+        return FlappyVectorEnv(num_envs, limit, autoreset_mode, **kwargs)
+    collects = kwargs.get("render_mode") == "rgb_array_list"
+    if collects:
+        kwargs["render_mode"] = "rgb_array"
 
     def make() -> gym.Env:
         env: gym.Env = gym.wrappers.OrderEnforcing(make_flappy_bird_v0(**kwargs))
-        return gym.wrappers.TimeLimit(env, max_episode_steps) if max_episode_steps and max_episode_steps > 0 else env
+        env = env if limit is None else gym.wrappers.TimeLimit(env, limit)
+        return gym.wrappers.RenderCollection(env) if collects else env
 
     return SyncVectorEnv([make] * num_envs, autoreset_mode=autoreset_mode)
 

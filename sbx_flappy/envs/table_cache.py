@@ -3,13 +3,14 @@
 The environment variable SBX_FLAPPY_CACHE_DIR names another folder; set to nothing, no file is read or written.
 
 A file is written under another name and then renamed, so that processes that start together never see half a file; a damaged
-one is found by its checksums and drawn anew. Without a writable folder the tables are drawn in each process.
+one is found by its checksums and drawn anew. Without a writable folder the tables are drawn in each process. A file has the
+umask's permissions, so that a folder can be shared; what a process that was killed left half-written is deleted later.
 """
 
 import os
+import secrets
 import sys
-import tempfile
-import zipfile
+import time
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,8 @@ from sbx_flappy.envs.sprites import load_sprites
 from sbx_flappy.envs.tables import Tables, build_tables
 
 TABLE_FORMAT = 5  # to be raised by every change of what the tables hold
+UNFINISHED = ".tmp"  # end of the name of a file that is being written
+MAX_WRITING_SECONDS = 3600  # a file that is older was left by a process that was killed
 
 
 @lru_cache(maxsize=4)
@@ -46,7 +49,7 @@ def get_tables(bird_color: str, pipe_color: str, background: str | None, pipe_ga
 def cache_folder() -> Path | None:
     """Return the folder for this package's files: ``SBX_FLAPPY_CACHE_DIR``, else one in ``XDG_CACHE_HOME`` or the platform's.
 
-    :return: ``None`` if ``SBX_FLAPPY_CACHE_DIR`` is set to nothing
+    :return: ``None`` if ``SBX_FLAPPY_CACHE_DIR`` is set to nothing, or if the user has no home
     """
     ours = os.environ.get("SBX_FLAPPY_CACHE_DIR")
     if ours is not None:
@@ -56,7 +59,10 @@ def cache_folder() -> Path | None:
         chosen = os.environ.get("LOCALAPPDATA")
     if chosen:
         return Path(chosen) / "sbx_flappy"
-    home = Path(os.path.expanduser("~"))
+    try:
+        home = Path.home()
+    except RuntimeError:  # neither HOME nor an entry in the list of users, as in some containers
+        return None
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "sbx_flappy"
 
 
@@ -88,7 +94,7 @@ def read_tables(path: Path) -> Tables | None:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             return Tables(*(arrays[name] for name in Tables._fields))
-    except (OSError, TypeError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError):
+    except Exception:  # zipfile, zlib, lzma and NumPy have a dozen names for damage, up to a MemoryError
         return None
 
 
@@ -97,14 +103,21 @@ def write_tables(path: Path, tables: Tables) -> None:
 
     :param path: see :func:`table_path`
     """
-    temporary = None
-    try:
+    temporary = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{UNFINISHED}")
+    with suppress(OSError):  # no such folder, not ours, full: the tables in memory serve all the same
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            temporary = file.name
-            np.savez(file, allow_pickle=False, **tables._asdict())
-        os.replace(temporary, path)
-    except OSError:  # no such folder, not ours, full: the tables in memory serve all the same
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
+        _delete_unfinished(path.parent)
+        try:
+            with open(temporary, "xb") as file:  # tempfile's would be readable by this user alone
+                np.savez(file, allow_pickle=False, **tables._asdict())
+            os.replace(temporary, path)
+        finally:  # also after a KeyboardInterrupt
+            temporary.unlink(missing_ok=True)
+
+
+def _delete_unfinished(folder: Path) -> None:
+    """Delete the files that no process is writing any more."""
+    for path in folder.glob(f"tables-*{UNFINISHED}"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > MAX_WRITING_SECONDS:
+                path.unlink()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -17,13 +18,14 @@ from sbx_flappy.envs.native_game import NativeGame, SharedGame, StepResult
 logger = logging.getLogger("sbx_flappy")
 
 MONITORS = ("stable_baselines3.common.monitor.Monitor",)
+ORDER_ENFORCERS = ("gymnasium.wrappers.common.OrderEnforcing",)
 #: gymnasium's, and RL-Zoo's, which takes its place as soon as RL-Zoo is imported
 TIME_LIMITS = ("gymnasium.wrappers.common.TimeLimit", "rl_zoo3.gym_patches.PatchedTimeLimit")
 #: The wrappers that FlappyVecEnv knows, in the order in which they may occur, outermost first
 KNOWN_WRAPPERS = (
     MONITORS,
     TIME_LIMITS,
-    ("gymnasium.wrappers.common.OrderEnforcing",),
+    ORDER_ENFORCERS,
     ("gymnasium.wrappers.common.PassiveEnvChecker",),
 )
 
@@ -38,9 +40,12 @@ class FlappyVecEnv(DummyVecEnv):
     the ``episode`` in the info and the monitor's file are SB3's own.
 
     With anything else than the native engine, the same arguments for all envs, and gymnasium's own wrappers under at most one
-    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why.
+    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are,
+    at once, when ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out.
 
     Differences: an info is made anew at each step instead of copied, and an invalid action is found before any game moves.
+    Methods that are replaced in a wrapper's class, in place of one wrapper, are called at the ends of episodes alone. After an
+    exception at the end of an episode, the games that were to start need a reset.
 
     :param env_fns: functions that return an env each, as ``make_vec_env(..., vec_env_cls=FlappyVecEnv)`` has them; or the
         number of envs, which are then made of ``env_id`` and wrapped in a ``Monitor``
@@ -78,23 +83,22 @@ class FlappyVecEnv(DummyVecEnv):
                 batch.set_game(game.game, alone.state)
             env.unwrapped.game = game  # type: ignore[attr-defined]
         self.buf_obs[None] = batch.observations  # type: ignore[index]
-        self._shared_envs = list(self.envs)
-        stacks = [wrappers_of(env) for env in self.envs]
-        self._monitors: list[Any] = [wrapper for stack in stacks for wrapper in stack if name_of(wrapper) in MONITORS]
-        self._limits: list[Any] = [wrapper for stack in stacks for wrapper in stack if name_of(wrapper) in TIME_LIMITS]
+        self._watch = StackWatch(self.envs)
+        self._is_changed = self._is_begun = False
+        wrappers = [wrapper for env in self.envs for wrapper in wrappers_of(env)]
+        self._monitors: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in MONITORS]
+        self._limits: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in TIME_LIMITS]
+        self._order_enforcers: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in ORDER_ENFORCERS]
 
     def step_wait(self) -> VecEnvStepReturn:
         """Play a step, see ``DummyVecEnv``."""
-        if self._batch is None or self.envs != self._shared_envs or any(monitor.needs_reset for monitor in self._monitors):
+        if self._batch is None or not self._may_play_together():
             return super().step_wait()
         observations, rewards, terminated, scores = self._batch.step(self.actions)
         self.buf_rews[:] = rewards
         self.buf_dones[:] = terminated
-        for game, limit in enumerate(self._limits):
-            if limit._elapsed_steps + 1 >= limit._max_episode_steps:
-                self.buf_dones[game] = True
         self.buf_infos = [{"score": score, "TimeLimit.truncated": False} for score in scores.tolist()]
-        self._count_steps(rewards.tolist(), self.buf_dones.tolist())
+        self._count_steps(rewards.tolist())
         ended = np.flatnonzero(self.buf_dones)
         if len(ended):
             for game in ended.tolist():
@@ -103,11 +107,28 @@ class FlappyVecEnv(DummyVecEnv):
             self._start_episodes(ended)
         return observations.copy(), self.buf_rews.copy(), self.buf_dones.copy(), self.buf_infos
 
-    def _count_steps(self, rewards: list[float], dones: list[bool]) -> None:
-        """Do in the wrappers what their ``step`` does in a running episode."""
-        for limit, done in zip(self._limits, dones, strict=bool(self._limits)):
-            if not done:
-                limit._elapsed_steps += 1
+    def _may_play_together(self) -> bool:
+        """Return whether a step of the envs would be a step of their games and no more."""
+        is_changed = not self._watch.is_intact(self.envs)
+        if is_changed and not self._is_changed:
+            logger.warning("FlappyVecEnv steps its envs one by one: an env, a wrapper, or a `step` or `reset` was replaced.")
+        self._is_changed = is_changed
+        # Games may have begun below wrappers that have not, which then have something to say.
+        self._is_begun = self._is_begun or (
+            all(enforcer._has_reset for enforcer in self._order_enforcers)
+            and all(limit._elapsed_steps is not None for limit in self._limits)
+        )
+        return not is_changed and self._is_begun and not any(monitor.needs_reset for monitor in self._monitors)
+
+    def _count_steps(self, rewards: list[float]) -> None:
+        """Find the episodes to be truncated; do in the other envs' wrappers what their ``step`` does in a running episode."""
+        dones = self.buf_dones.tolist()
+        for game, limit in enumerate(self._limits):
+            elapsed = limit._elapsed_steps + 1
+            if elapsed >= limit._max_episode_steps:
+                self.buf_dones[game] = dones[game] = True
+            elif not dones[game]:
+                limit._elapsed_steps = elapsed
         for monitor, reward, done in zip(self._monitors, rewards, dones, strict=bool(self._monitors)):
             if not done:
                 monitor.rewards.append(reward)
@@ -116,7 +137,10 @@ class FlappyVecEnv(DummyVecEnv):
     def _end_episode(self, game: int, played: StepResult) -> None:
         """Take the last step of an episode through the env's wrappers."""
         self._games[game].played = played
-        observation, self.buf_rews[game], terminated, truncated, info = self.envs[game].step(self.actions[game])
+        try:
+            observation, self.buf_rews[game], terminated, truncated, info = self.envs[game].step(self.actions[game])
+        finally:
+            self._games[game].played = None  # an exception may have kept it
         info["TimeLimit.truncated"] = truncated and not terminated
         info["terminal_observation"] = observation
         self.buf_infos[game] = info
@@ -127,9 +151,54 @@ class FlappyVecEnv(DummyVecEnv):
         for game in games.tolist():
             self._batch.set_generator(game, self.envs[game].unwrapped.np_random)
         self._batch.start(games)
-        for game in games.tolist():
-            self._games[game].restarted = True
-            _, self.reset_infos[game] = self.envs[game].reset()
+        untold = games.tolist()
+        try:
+            while untold:
+                self._games[untold[0]].restarted = True
+                _, self.reset_infos[untold[0]] = self.envs[untold[0]].reset()
+                untold.pop(0)
+        finally:
+            for game in untold:  # after an exception
+                self._games[game].restarted = False
+                self._batch.end(game)
+
+
+class StackWatch:
+    """
+    Tells in a few microseconds whether envs have their first wrappers still, and their classes' ``step`` and ``reset``.
+
+    :param envs: with their wrappers
+    :param stacks: each env's wrappers and the env itself, as found at first
+    """
+
+    def __init__(self, envs: Sequence[gym.Env], stacks: list[list[gym.Env]] | None = None) -> None:
+        self._envs = list(envs)
+        self._stacks = [[*wrappers_of(env), env.unwrapped] for env in envs] if stacks is None else stacks
+        self._attributes = [vars(layer) for stack in self._stacks for layer in stack]
+        self._wrapper_attributes = [vars(wrapper) for stack in self._stacks for wrapper in stack[:-1]]
+        self._wrapped = [layer for stack in self._stacks for layer in stack[1:]]
+        self._n_attributes = -1
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Pickle and copy the envs alone: a copy of an env's attributes would not be the attributes of its copy."""
+        return StackWatch, (self._envs, self._stacks)
+
+    def is_intact(self, envs: list[gym.Env]) -> bool:
+        """Return whether nothing was replaced.
+
+        :param envs: to be compared with the first ones
+        """
+        if envs != self._envs or list(map(itemgetter("env"), self._wrapper_attributes)) != self._wrapped:
+            return False
+        # Looked at more closely after a change of their number alone, which a new `step` brings with it.
+        return sum(map(len, self._attributes)) == self._n_attributes or self._has_its_classes_methods()
+
+    def _has_its_classes_methods(self) -> bool:
+        """Return whether each env and each wrapper has its class's ``step`` and ``reset``; count the attributes anew."""
+        if any("step" in attributes or "reset" in attributes for attributes in self._attributes):
+            return False
+        self._n_attributes = sum(map(len, self._attributes))
+        return True
 
 
 def name_of(wrapper: gym.Env) -> str:
@@ -168,13 +237,17 @@ def _find_obstacle_in(env: gym.Env) -> str | None:
     base = env.unwrapped
     if type(base) is not FlappyBirdEnv or type(base.game) is not NativeGame:
         return f"{base} is no native game (engine='native'), or belongs to another FlappyVecEnv"
+    for layer in (*wrappers_of(env), base):
+        replaced = sorted({"step", "reset"} & vars(layer).keys())
+        if replaced:
+            return f"{name_of(layer)} has a {' and a '.join(replaced)} of its own"
     if base.render_mode == "human":
         return "a window shows every frame"
     position = 0
     for wrapper in wrappers_of(env):
         while position < len(KNOWN_WRAPPERS) and name_of(wrapper) not in KNOWN_WRAPPERS[position]:
             position += 1
-        if position == len(KNOWN_WRAPPERS) or "step" in vars(wrapper):
+        if position == len(KNOWN_WRAPPERS):
             return f"{name_of(wrapper)} is not known here, or not in this place"
         position += 1
     return None

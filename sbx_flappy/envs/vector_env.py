@@ -1,20 +1,67 @@
 """Many games behind Gymnasium's own vector API, played as one array program."""
 
-from typing import Any
+import inspect
+from copy import deepcopy
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sbx_flappy.envs.batch import FlappyBatch
+from sbx_flappy.envs.batch import FlappyBatch, Snapshot
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
-from sbx_flappy.envs.native_game import NativeGame
+from sbx_flappy.envs.native_game import NativeGame, SharedGame
 
 #: What SyncVectorEnv.step and .reset return
 VectorStep = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+#: What FlappyVectorEnv.call takes from a single env; the rest of its attributes depend on what it has played
+SETTINGS = ("action_space", "metadata", "observation_space", "render_mode")
+
+
+class SavedGames(NamedTuple):
+    """All that a :class:`FlappyVectorEnv` remembers; everything can be pickled.
+
+    :param batch: the games
+    :param elapsed: steps since each game's start
+    :param started: whether each game was ever started
+    :param done: whether each game ended in the last step, and is to be started
+    :param seeds: each game's last seed
+    """
+
+    batch: Snapshot
+    elapsed: np.ndarray
+    started: np.ndarray
+    done: np.ndarray
+    seeds: list[int | None]
+
+
+def check_arguments(num_envs: Any, max_episode_steps: Any, others: dict[str, Any]) -> tuple[int, int | None]:
+    """
+    Return the number of games and the time limit, None where there is none.
+
+    :param others: arguments that the single envs are to know
+    :raises ValueError: if a number is not one of games or of steps
+    :raises TypeError: if the time limit is no integer, or if there are arguments of gymnasium's own vector envs
+    """
+    own = {name for env in (SyncVectorEnv, AsyncVectorEnv) for name in inspect.signature(env).parameters} - {"autoreset_mode"}
+    theirs = sorted(own & others.keys())
+    if theirs:
+        raise TypeError(
+            f"FlappyVectorEnv has no {theirs}, which SyncVectorEnv or AsyncVectorEnv has: pass them with "
+            "gymnasium.make_vec(..., vectorization_mode='sync', vector_kwargs={...}), or leave them out."
+        )
+    if not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+        raise ValueError(f"`num_envs` must be an integer of at least 1, got {num_envs!r}.")
+    if max_episode_steps is None:
+        return int(num_envs), None
+    if not isinstance(max_episode_steps, (int, np.integer)):
+        raise TypeError(f"`max_episode_steps` must be an integer or None, got {max_episode_steps!r}.")
+    if max_episode_steps < 1 and max_episode_steps != -1:
+        raise ValueError(f"`max_episode_steps` must be at least 1, or -1 or None for no limit, got {max_episode_steps!r}.")
+    return int(num_envs), None if max_episode_steps == -1 else int(max_episode_steps)
 
 
 class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -22,14 +69,19 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ``gymnasium.vector.SyncVectorEnv`` over ``gymnasium.make``'s single envs, as one array program: the same seeds give the
     same results, in every autoreset mode.
 
-    Made by ``gymnasium.make_vec("FlappyBird-v0", num_envs=64)``. Difference: the actions of all games are checked, also of
-    those that are only started anew in this step.
+    Made by ``gymnasium.make_vec("FlappyBird-v0", num_envs=64)``. Differences:
+
+    - the actions of all games are checked, also of those that are only started anew in this step;
+    - ``reset`` leaves the caller's ``options`` as they are, from which ``SyncVectorEnv`` takes the ``reset_mask`` out;
+    - there are no single envs: no ``envs``, no ``set_attr``, and of ``call`` and ``get_attr`` what :meth:`call` says. But
+      :meth:`get_state` and :meth:`set_state` save and restore all games with their time limits.
 
     :param num_envs: number of games
     :param max_episode_steps: an episode is truncated after so many steps; None or -1: never
     :param autoreset_mode: "NextStep", "SameStep" or "Disabled", or gymnasium's ``AutoresetMode``
     :param env_kwargs: arguments of :class:`~.gym_env.FlappyBirdEnv`; no "human" render mode, no engine but "native"
     :raises ValueError: if an argument is none of those above
+    :raises TypeError: if it is one of ``SyncVectorEnv``'s, such as ``copy``, or if ``max_episode_steps`` is no integer
     """
 
     def __init__(
@@ -40,19 +92,21 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         **env_kwargs: Any,
     ) -> None:
         super().__init__()
+        num_envs, self.max_episode_steps = check_arguments(num_envs, max_episode_steps, env_kwargs)
         template = FlappyBirdEnv(**env_kwargs)
         if not isinstance(template.game, NativeGame) or template.render_mode == "human":
             template.close()
             raise ValueError("FlappyVectorEnv needs engine='native', and no render_mode='human'.")
         self.num_envs = num_envs
-        self.max_episode_steps = max_episode_steps if max_episode_steps and max_episode_steps > 0 else None
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.render_mode = template.render_mode
         self.metadata = {**template.metadata, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space, self.single_action_space = template.observation_space, template.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._settings = {name: getattr(template, name) for name in SETTINGS}
         self._batch = FlappyBatch(num_envs, *template.game.options)
+        self._games = [SharedGame(self._batch, game, template.game.options) for game in range(num_envs)]
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
         self._started = np.zeros(num_envs, dtype=bool)
         self._done = np.zeros(num_envs, dtype=bool)
@@ -171,3 +225,52 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if not self._started.all():
             raise ResetNeeded("Cannot call render() before reset().")
         return tuple(self._batch.render(game) for game in range(self.num_envs))
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """
+        Return what each game's method returns, or each game's attribute, as ``SyncVectorEnv`` does.
+
+        :param name: "render"; "get_state"; "set_state", which gives all games the same state, and leaves the time limits as
+            they are; "np_random", "np_random_seed", or one of :data:`SETTINGS`, as copies
+        :raises AttributeError: if the name is another one
+        """
+        if name in ("np_random", "np_random_seed"):
+            return getattr(self, name)
+        if name == "render":
+            return self.render(*args, **kwargs)
+        if name in self._settings:
+            return tuple(deepcopy(self._settings[name]) for _ in range(self.num_envs))
+        if name not in ("get_state", "set_state"):
+            raise AttributeError(
+                f"FlappyVectorEnv has no single envs whose {name!r} could be read or called: make the envs with "
+                "gymnasium.make_vec(..., vectorization_mode='sync')."
+            )
+        if name == "get_state" and not self._started.all():
+            raise ResetNeeded("Cannot call get_state() before reset().")
+        self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
+        return tuple(getattr(game, name)(*args, **kwargs) for game in self._games)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return each game's attribute, see :meth:`call`."""
+        return self.call(name)
+
+    def get_state(self) -> SavedGames:
+        """Return all that is remembered of all games, to go on from it later."""
+        self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
+        arrays = (self._elapsed.copy(), self._started.copy(), self._done.copy())
+        return SavedGames(self._batch.get_state(), *arrays, list(self._seeds))
+
+    def set_state(self, saved: SavedGames) -> None:
+        """
+        Go on from a state: the same actions lead to the same results.
+
+        :param saved: what :meth:`get_state` returned, here or in another env made with the same arguments
+        :raises TypeError: if it is nothing of the kind
+        :raises ValueError: if it is of another number of games, or of another kind of observations or random generators
+        """
+        if not isinstance(saved, SavedGames):
+            raise TypeError(f"A state of all games is the SavedGames that `get_state()` returns, got {saved!r}.")
+        self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
+        self._batch.set_state(saved.batch)
+        self._elapsed, self._started, self._done = saved.elapsed.copy(), saved.started.copy(), saved.done.copy()
+        self._seeds = list(saved.seeds)
