@@ -17,7 +17,7 @@ import torch as th
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.policies import ActorCriticPolicy as TorchPolicy
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sbx_flappy import PPO
 from sbx_flappy.ppo import CnnPolicy
@@ -281,6 +281,19 @@ def test_small_images_are_refused() -> None:
         space = spaces.Box(0.0, 1.0, size)
         with pytest.raises(ValueError, match="NatureCNN needs images of at least 36 x 36 pixels, channels first"):
             PPO(policy, RandomEnv(space, DISCRETE), n_steps=64, policy_kwargs={"normalize_images": False})
+
+
+def test_normalized_images_are_refused_with_the_remedy_and_normalized_rewards_are_not() -> None:
+    """RL-Zoo's ``normalize: true`` on images."""
+    errors = []
+    for algorithm in (PPO, sb3.PPO):
+        with pytest.raises(AssertionError, match="you should pass `normalize_images=False`") as caught:
+            algorithm("CnnPolicy", VecNormalize(make_env("image")), **KWARGS)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    env = VecNormalize(make_env("image"), norm_obs=False)
+    policy_kwargs = {"features_extractor_kwargs": {"features_dim": 8}}
+    assert PPO("CnnPolicy", env, policy_kwargs=policy_kwargs, **KWARGS).learn(48).num_timesteps == 48
 
 
 def test_multi_input_policy_names_the_space_that_it_needs() -> None:

@@ -370,6 +370,13 @@ def test_activation_is_torchs(activation: type[th.nn.Module]) -> None:
     np.testing.assert_allclose(get_activation(activation)(x), activation()(th.as_tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", [th.nn.Tanh, th.nn.ReLU, th.nn.ELU, th.nn.LeakyReLU], ids=lambda cls: cls.__name__)
+def test_activations_of_rl_zoos_settings_and_search_compute_what_torchs_do(activation: type[th.nn.Module]) -> None:
+    ours, theirs = make_twins("vector", "discrete", policy_kwargs={"activation_fn": activation})
+    obs = th.as_tensor(sample(VECTOR, 3))
+    th.testing.assert_close(ours.policy.predict_values(obs), theirs.policy.predict_values(obs).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_activation_may_be_a_function() -> None:
     torchs, ours = (
         PPO("MlpPolicy", make_env(), policy_kwargs={"activation_fn": activation}, **KWARGS)

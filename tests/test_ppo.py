@@ -197,10 +197,34 @@ def test_time_limit_adds_the_discounted_value_of_the_last_observation_and_death_
     np.testing.assert_allclose(model.rollout_buffer.rewards, np.array(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_unfinished_rollout_ends_with_the_value_of_the_next_observation() -> None:
-    model = make_model()
+@pytest.mark.parametrize("cause", ["truncated", "terminated"])
+def test_a_time_limit_cuts_the_trace_of_advantages_as_death_does(cause: str) -> None:
+    class EndsEvery5Steps(RandomEnv):
+        n_played = 0
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            obs, reward, _, _, info = super().step(action)
+            self.n_played += 1
+            is_over = self.n_played % 5 == 0
+            return obs, reward, is_over and cause == "terminated", is_over and cause == "truncated", info
+
+    model = make_model(env=DummyVecEnv([lambda: EndsEvery5Steps(OBSERVATIONS["vector"], ACTIONS["discrete"])] * 2))
     collect(model, Recorder())
     buffer = model.rollout_buffer
+    # The last step of an episode counts its own reward alone, which holds the value of what a time limit hides ...
+    last = np.arange(4, 24, 5)
+    np.testing.assert_allclose(buffer.advantages[last], buffer.rewards[last] - buffer.values[last], rtol=1e-5, atol=1e-6)
+    # ... and the step before adds 0.9 * 0.8 of that
+    before = last - 1
+    deltas = buffer.rewards[before] + 0.9 * buffer.values[last] - buffer.values[before]
+    np.testing.assert_allclose(buffer.advantages[before], deltas + 0.72 * buffer.advantages[last], rtol=1e-5, atol=1e-6)
+
+
+def test_unfinished_rollout_ends_with_the_value_of_the_next_observation() -> None:
+    model = make_model(env=make_monitored(n_envs=8))
+    collect(model, Recorder())
+    buffer = model.rollout_buffer
+    assert 0 < model._last_episode_starts.sum() < 8  # some of the episodes end with the rollout, some go on
     values = model.policy.predict_values(model._last_obs)[:, 0]
     # The last advantage has no later one to add: r + gamma * V(s') * (1 - done) - V(s)
     expected = buffer.rewards[-1] + 0.9 * values * (1.0 - model._last_episode_starts) - buffer.values[-1]
@@ -617,8 +641,11 @@ def count_programs() -> int:
         ("vector", {"learning_rate": LinearSchedule(1e-3, 1e-5, 1.0), "clip_range": LinearSchedule(0.3, 0.1, 1.0)}),
         ("image", {"learning_rate": LinearSchedule(1e-3, 1e-5, 1.0)}),
         ("dict", {"clip_range": LinearSchedule(0.3, 0.1, 1.0)}),
+        ("vector", {"batch_size": 20}),
+        ("image", {"batch_size": 20}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size of 20:UserWarning")
 def test_nothing_is_compiled_after_the_first_iteration_nor_for_an_equal_model(
     observations: str, kwargs: dict[str, Any]
 ) -> None:

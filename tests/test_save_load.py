@@ -1,16 +1,23 @@
 """Files: what is saved comes back, torch SB3's files too, and what changes on the way is what was asked for."""
 
+import base64
 import io
 import json
+import os
+import pickletools
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import stable_baselines3 as sb3
 import torch as th
 from sb3_contrib.common.wrappers import TimeFeatureWrapper
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
@@ -131,6 +138,23 @@ def test_built_in_schedules_are_classes() -> None:
         assert isinstance(schedule, FloatSchedule) and isinstance(schedule.value_schedule, ConstantSchedule)
 
 
+def holds_code(file: io.BytesIO) -> bool:
+    """Return whether a file holds a function's byte code, which only the Python that wrote it can read."""
+    with zipfile.ZipFile(file) as archive:
+        entries = json.loads(archive.read("data")).values()
+    pickles = [base64.b64decode(e[":serialized:"]) for e in entries if isinstance(e, dict) and ":serialized:" in e]
+    assert len(pickles) > 3
+    return any("CodeType" in str(argument) for data in pickles for _, argument, _ in pickletools.genops(data))
+
+
+def test_files_hold_no_byte_code_unless_the_user_gives_a_function() -> None:
+    schedules = {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range": 0.3, "clip_range_vf": 0.4}
+    policy_kwargs = {"activation_fn": th.nn.ReLU, "optimizer_class": th.optim.AdamW}
+    model = make_model(**schedules, policy_kwargs=policy_kwargs).learn(48)
+    assert not holds_code(resave(model)) and not holds_code(resave(model, resumable=True))
+    assert holds_code(resave(make_model(clip_range=lambda _: 0.2)))
+
+
 def test_many_loads_compile_nothing_anew() -> None:
     model = make_model()
     file = resave(model)
@@ -141,6 +165,26 @@ def test_many_loads_compile_nothing_anew() -> None:
         n_compiled = programs.predict_actions.n_compiled()
         assert before in (None, n_compiled)
         before = n_compiled
+
+
+SAVE_ON_THE_SECOND_DEVICE = """
+import sys, jax
+from sbx_flappy import PPO
+model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device=jax.devices()[1]).learn(8)
+assert model.policy.params["action_net"]["bias"].devices() == {jax.devices()[1]}
+model.save(sys.argv[1])
+"""
+
+
+def test_model_of_a_device_that_is_not_here_loads(tmp_path: Path) -> None:
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", SAVE_ON_THE_SECOND_DEVICE, str(tmp_path / "model")]
+    subprocess.run(command, env=env, check=True, timeout=120, cwd=Path(__file__).parents[1])
+    assert len(jax.devices()) == 1 or jax.default_backend() != "cpu"
+    loaded = PPO.load(tmp_path / "model", env=make_vec_env("CartPole-v1"))
+    (device,) = loaded.policy.params["action_net"]["bias"].devices()
+    assert device == jax.devices()[0]
+    assert loaded.learn(8).num_timesteps == 8
 
 
 def test_cnn_policys_class_is_kept() -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
+from sbx_flappy import PPO
+
 SETTINGS = Path(__file__).parents[1] / "hyperparams" / "ppo.yml"
 CLI = "sbx_flappy.zoo"
 # Two rollouts of 2 * 16 steps with one minibatch each.
@@ -135,6 +137,23 @@ def test_both_algorithms_stand_in_one_log_folder(logs: Path) -> None:
     assert list((logs.parent / "tb/FlappyBird-v0").glob("PPO*/events*"))
     saved = yaml.unsafe_load((logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0/args.yml").read_text())
     assert (saved["algo"], saved["env"]) == ("ppo_jax", "FlappyBird-v0")
+
+
+def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
+    """Those of the file, those of the command line, RL-Zoo's linear schedules and the stacked frames."""
+    with zipfile.ZipFile(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip") as archive:
+        data = json.loads(archive.read("data"))
+    settings = yaml.safe_load(SETTINGS.read_text())["FlappyBird-v0"]
+    for key in ("gamma", "gae_lambda", "ent_coef", "vf_coef"):
+        assert data[key] == settings.pop(key), key
+    assert (data["n_envs"], data["n_steps"], data["batch_size"], data["n_epochs"], data["seed"]) == (2, 16, 32, 1, 3)
+    assert data["policy_kwargs"]["features_extractor_kwargs"] == "{'features_dim': 256}"
+    assert data["observation_space"]["_shape"] == [2, 84, 84]
+    # 64 steps are two updates, the second without anything that remains: SB3's lin_2.5e-4 is 0 there
+    model = PPO.load(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip")
+    assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (1.25e-4, 0.05)
+    checked = {"n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "clip_range", "policy_kwargs"}
+    assert settings.keys() - checked == {"n_timesteps", "policy"}
 
 
 @pytest.mark.parametrize("algo", ["ppo_jax", pytest.param("ppo", marks=pytest.mark.expensive)])
