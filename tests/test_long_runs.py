@@ -115,6 +115,7 @@ RUNS: dict[str, Callable[[], tuple[int, int]]] = {
 }
 
 
+@pytest.mark.fault(31)
 @pytest.mark.expensive
 @pytest.mark.parametrize("name", RUNS)
 def test_memory_grows_by_less_than_5_percent(name: str) -> None:

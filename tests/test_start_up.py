@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
@@ -26,11 +27,13 @@ assert n_threads() == before, "importing starts threads"
 """
 
 
+@pytest.mark.fault(35)
 def test_importing_starts_no_threads_and_playing_needs_no_jax() -> None:
     result = subprocess.run([sys.executable, "-c", IMPORTS_ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.fault(35)
 def test_environments_in_processes_start_after_jax_has_and_are_not_forked() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, seed=0).learn(8)  # JAX's threads are running
     env = make_vec_env("CartPole-v1", 2, vec_env_cls=SubprocVecEnv)

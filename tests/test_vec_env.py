@@ -153,6 +153,7 @@ def test_vec_normalize_on_features() -> None:
     assert_same_steps(VecNormalize(ours), VecNormalize(dummy), n_steps=80)
 
 
+@pytest.mark.fault(33)
 def test_sb3s_ppo_learns_the_same() -> None:
     parameters = []
     for env in make_pair("FlappyBirdFeatures-v0", 4, seed=5):

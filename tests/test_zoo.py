@@ -139,6 +139,7 @@ def test_both_algorithms_stand_in_one_log_folder(logs: Path) -> None:
     assert (saved["algo"], saved["env"]) == ("ppo_jax", "FlappyBird-v0")
 
 
+@pytest.mark.fault(45)
 def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     """Those of the file, those of the command line, RL-Zoo's linear schedules and the stacked frames."""
     with zipfile.ZipFile(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip") as archive:
@@ -156,6 +157,7 @@ def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     assert settings.keys() - checked == {"n_timesteps", "policy"}
 
 
+@pytest.mark.fault(22, 45)
 @pytest.mark.parametrize("algo", ["ppo_jax", pytest.param("ppo", marks=pytest.mark.expensive)])
 def test_enjoy_plays_the_stacked_frames(algo: str, logs: Path) -> None:
     output = run(CLI, "enjoy", "--algo", algo, "--env", "FlappyBird-v0", "-f", str(logs), "--no-render", "-n", "60", cwd=logs)
@@ -178,6 +180,7 @@ def test_record_video_leaves_an_mp4(logs: Path) -> None:
     assert video.stat().st_size > 1000
 
 
+@pytest.mark.fault(45)
 def test_resume_starts_from_the_trained_parameters(logs: Path, tmp_path: Path) -> None:
     model = logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip"
     agent = ["--algo", "ppo_jax", "--env", "FlappyBird-v0", "-i", str(model)]
@@ -213,6 +216,7 @@ def test_plot_from_file_reads_what_all_plots_saved(tmp_path: Path) -> None:
     assert "keys: ['PPO-logs', 'PPO_JAX-logs']" in output
 
 
+@pytest.mark.fault(18)
 @pytest.mark.expensive
 @pytest.mark.parametrize("command", [["rl_zoo3.train", "--algo", "ppo"], [CLI, "train", "--algo", "ppo_jax"]])
 def test_optimize_runs_its_trials(command: list[str], tmp_path: Path) -> None:
@@ -224,6 +228,7 @@ def test_optimize_runs_its_trials(command: list[str], tmp_path: Path) -> None:
     assert len(list((tmp_path / "logs" / command[-1]).glob("report_*.csv"))) == 1
 
 
+@pytest.mark.fault(44)
 @pytest.mark.expensive
 def test_subprocesses_know_our_ids(tmp_path: Path) -> None:
     agent = ["--algo", "ppo_jax", "--env", "FlappyBird-v0", "--vec-env", "subproc"]
@@ -234,6 +239,7 @@ def test_subprocesses_know_our_ids(tmp_path: Path) -> None:
         assert trained_by(tmp_path / f"logs/{algo}/FlappyBird-v0_1/FlappyBird-v0.zip") == "sbx_flappy"
 
 
+@pytest.mark.fault(45)
 def test_an_unknown_key_is_named_before_any_training(tmp_path: Path) -> None:
     output = run(CLI, "train", "--algo", "ppo_jax", "--env", "CartPole-v1", *TINY, "n_step:16", cwd=tmp_path, status=1)
     assert "unexpected keyword argument 'n_step'. Did you mean 'n_steps'?" in output.splitlines()[-1]
