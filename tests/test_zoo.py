@@ -148,9 +148,9 @@ def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     for key in ("gamma", "gae_lambda", "ent_coef", "vf_coef"):
         assert data[key] == settings.pop(key), key
     assert (data["n_envs"], data["n_steps"], data["batch_size"], data["n_epochs"], data["seed"]) == (2, 16, 32, 1, 3)
-    assert data["policy_kwargs"]["features_extractor_kwargs"] == "{'features_dim': 256}"
+    assert data["policy_kwargs"]["features_extractor_kwargs"] == {"features_dim": 256}
     assert data["observation_space"]["_shape"] == [2, 84, 84]
-    # 64 steps are two updates, the second without anything that remains: SB3's lin_2.5e-4 is 0 there
+    # Half of lin_2.5e-4 and of lin_0.1 at half of the progress
     model = PPO.load(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip")
     assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (1.25e-4, 0.05)
     checked = {"n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "clip_range", "policy_kwargs"}
