@@ -143,6 +143,7 @@ def assert_same_play(env: gym.Env, oracle: Oracle, n_steps: int, mistakes: float
 # --- equality with the oracle
 
 
+@pytest.mark.fault(38, 42)
 @pytest.mark.parametrize("env_id, n_steps, mistakes", [("FlappyBird-v0", 200, 0.2), ("FlappyBird-v1", 300, 0.05)])
 def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str, n_steps: int, mistakes: float) -> None:
     oracle = Oracle("pixels", *GAMES[env_id[-2:]])
@@ -150,6 +151,7 @@ def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id
     assert n_games >= 2 and best >= 3
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("env_id", FEATURES)
 def test_features_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str) -> None:
     oracle = Oracle("features", *GAMES[env_id[-2:]])
@@ -271,6 +273,7 @@ def test_the_envs_generator_is_the_one_that_places_the_pipes(engine: str) -> Non
     assert velocity_and_gaps(env)[1] == gaps
 
 
+@pytest.mark.fault(41)
 def test_the_time_limit_truncates_and_sb3_is_told_so(engine: str) -> None:
     """Gliding for 5 steps of 4 frames stays in the air: from y = 244 at -9 pixels per frame it takes 19 to come back."""
     env = DummyVecEnv([lambda: gym.make("FlappyBird-v0", engine=engine, max_episode_steps=5)])
@@ -282,6 +285,7 @@ def test_the_time_limit_truncates_and_sb3_is_told_so(engine: str) -> None:
     assert infos == [(False, False)] * 4 + [(True, True)]
 
 
+@pytest.mark.fault(41)
 @pytest.mark.parametrize("env_id, max_episode_steps", list(zip(IDS, [10_000, 20_000, 10_000, 20_000], strict=True)))
 def test_every_id_ends_after_40000_frames(env_id: str, max_episode_steps: int) -> None:
     assert gym.spec(env_id).max_episode_steps == max_episode_steps
@@ -555,6 +559,7 @@ def test_a_flap_that_upstream_ignores_starts_the_cooldown() -> None:
 # --- the frame skip
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize("hide", [False, True])
 @pytest.mark.parametrize("truncates", [False, True])
 @pytest.mark.parametrize(
@@ -630,6 +635,7 @@ def test_max_pool_needs_arrays() -> None:
 # --- rendering
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize("obs_type", ["pixels", "features"])
 def test_the_render_mode_never_changes_an_observation(engine: str, obs_type: str, dummy_display: None) -> None:
     actions = np.random.default_rng(2).integers(0, 2, 40)
@@ -723,6 +729,7 @@ def test_a_driver_that_sdl_has_not_is_an_error_at_construction(engine: str, monk
         FlappyBirdEnv(engine=engine, render_mode="human")
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("close", ["ours", "upstreams"])
 def test_siblings_survive_a_close(engine: str, close: str) -> None:
     """Upstream's ``close`` quits pygame; ours must neither do so nor mind."""
@@ -876,6 +883,7 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.fault(40)
 @pytest.mark.parametrize(
     "imports, prefix",
     [
@@ -936,6 +944,7 @@ def test_mixed_arguments_are_an_error(ours: str) -> None:
         gym.make("FlappyBird-v0", use_lidar=False, **{ours: 1})  # type: ignore[arg-type]
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_subprocesses_make_the_envs_by_their_spec(start_method: str) -> None:
     """In a new interpreter nothing is registered; the spec finds its way by its entry point."""

@@ -17,7 +17,7 @@ import torch as th
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.policies import ActorCriticPolicy as TorchPolicy
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sbx_flappy import PPO
 from sbx_flappy.ppo import CnnPolicy
@@ -50,6 +50,7 @@ AS_SB3: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize("kwargs", AS_SB3.values(), ids=AS_SB3)
 def test_error_is_that_of_sb3(kwargs: dict[str, Any]) -> None:
     errors = []
@@ -68,6 +69,7 @@ def test_a_rollout_of_one_step_is_refused_as_in_sb3() -> None:
             algorithm("MlpPolicy", make_env(n_envs=1), n_steps=1)
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize(
     ("action_space", "message"),
     [
@@ -83,6 +85,7 @@ def test_action_space_that_sb3_refuses_is_refused(action_space: spaces.Space, me
             algorithm("MlpPolicy", RandomEnv(VECTOR, action_space), n_steps=64)
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize(
     ("action_space", "message"),
     [
@@ -283,6 +286,20 @@ def test_small_images_are_refused() -> None:
             PPO(policy, RandomEnv(space, DISCRETE), n_steps=64, policy_kwargs={"normalize_images": False})
 
 
+@pytest.mark.fault(45)
+def test_normalized_images_are_refused_with_the_remedy_and_normalized_rewards_are_not() -> None:
+    """RL-Zoo's ``normalize: true`` on images."""
+    errors = []
+    for algorithm in (PPO, sb3.PPO):
+        with pytest.raises(AssertionError, match="you should pass `normalize_images=False`") as caught:
+            algorithm("CnnPolicy", VecNormalize(make_env("image")), **KWARGS)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    env = VecNormalize(make_env("image"), norm_obs=False)
+    policy_kwargs = {"features_extractor_kwargs": {"features_dim": 8}}
+    assert PPO("CnnPolicy", env, policy_kwargs=policy_kwargs, **KWARGS).learn(48).num_timesteps == 48
+
+
 def test_multi_input_policy_names_the_space_that_it_needs() -> None:
     with pytest.raises(AssertionError, match=r"CombinedExtractor must be used with a gym\.spaces\.Dict observation space"):
         make_model(policy="MultiInputPolicy")
@@ -413,6 +430,7 @@ def test_learning_needs_an_environment() -> None:
 # --- observations -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize(
     ("observations", "obs"),
     [

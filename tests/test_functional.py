@@ -72,6 +72,7 @@ def test_gae_of_three_steps() -> None:
     np.testing.assert_allclose(returns[:, 0], [2.78, 4.2, 5.0], rtol=1e-6)
 
 
+@pytest.mark.fault(2, 3)
 def test_gae_is_cut_where_an_episode_starts_and_at_the_last_step_if_it_is_done() -> None:
     rewards, values = np.float32([[1], [2], [3]]), np.float32([[0.5], [1.0], [2.0]])
     starts, last_values, dones = np.float32([[0], [0], [1]]), np.float32([4]), np.float32([1])
@@ -144,6 +145,7 @@ def test_categorical_is_torchs(logits: np.ndarray, actions: np.ndarray) -> None:
     assert_as_torch(Categorical(jnp.asarray(logits)), theirs, actions)
 
 
+@pytest.mark.fault(15)
 @TRIED
 @given(logits=floats(4, 9), rows=hnp.arrays(np.int64, (4, 3), elements=st.integers(0, 11)))
 def test_multi_categorical_of_unequal_sizes_is_torchs(logits: np.ndarray, rows: np.ndarray) -> None:
@@ -166,6 +168,7 @@ def test_gaussian_is_torchs(mean: np.ndarray, log_std: np.ndarray, actions: np.n
     assert_as_torch(DiagGaussian(jnp.asarray(mean), jnp.asarray(log_std)), theirs, actions)
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize("full_std", [True, False])
 @pytest.mark.parametrize("use_expln", [True, False])
 @pytest.mark.parametrize("squash_output", [True, False])
@@ -257,6 +260,7 @@ def test_exploration_matrices_are_torchs_with_the_same_seed(full_std: bool) -> N
     np.testing.assert_allclose(noise.matrices, torchs.exploration_matrices.numpy(), **CLOSE)
 
 
+@pytest.mark.fault(15)
 @pytest.mark.parametrize("scale", [1e4, 1e30, np.inf])
 def test_extreme_logits_give_finite_entropies_and_gradients(scale: float) -> None:
     logits = (
@@ -372,6 +376,7 @@ def test_clipped_surrogate_of_four_samples() -> None:
     np.testing.assert_allclose(gradient, [0.0, 0.25, -0.25, 0.0])
 
 
+@pytest.mark.fault(9)
 @TRIED
 @given(advantages=floats(7))
 def test_advantages_are_normalized_as_torch_does(advantages: np.ndarray) -> None:
@@ -381,10 +386,12 @@ def test_advantages_are_normalized_as_torch_does(advantages: np.ndarray) -> None
     np.testing.assert_allclose(losses.normalize(advantages), expected.numpy(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.fault(9)
 def test_a_single_advantage_is_left_alone() -> None:
     np.testing.assert_array_equal(losses.normalize(np.float32([3.0])), [3.0])
 
 
+@pytest.mark.fault(6)
 def test_value_loss_of_two_samples() -> None:
     values, old, returns = jnp.array([2.0, 1.0]), jnp.array([1.0, 1.0]), jnp.array([4.0, 3.0])
     assert losses.value_loss(values, old, returns, None) == pytest.approx((2.0**2 + 2.0**2) / 2)
@@ -412,6 +419,7 @@ def test_clip_fraction_and_entropy_loss() -> None:
     assert losses.entropy_loss(None, jnp.array([-1.0, -4.0])) == -2.5  # -mean(-log_prob)
 
 
+@pytest.mark.fault(7)
 @TRIED
 @given(first=floats(3, 2), second=floats(4), max_norm=st.floats(0.01, 20.0))
 def test_gradients_are_clipped_by_one_norm_as_torch_does(first: np.ndarray, second: np.ndarray, max_norm: float) -> None:

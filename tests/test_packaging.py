@@ -1,5 +1,6 @@
 """The wheel, its metadata and the pinned set of versions."""
 
+import ast
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import sbx_flappy
 
@@ -104,6 +106,7 @@ def test_version_is_that_of_the_metadata() -> None:
     assert re.search(rf"^version = {re.escape(sbx_flappy.__version__)}$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
 
 
+@pytest.mark.fault(36)
 def test_dependencies_are_bounded_on_both_sides() -> None:
     runtime = [Requirement(text) for text in metadata.requires("sbx-flappy") or [] if "extra" not in text]
     assert len(runtime) > 10
@@ -115,6 +118,20 @@ def test_all_that_is_needed_is_pinned() -> None:
     missing = set(needed("sbx-flappy", frozenset({"tests"}), set())) - pins().keys()
     assert not missing
     assert not {"tensorflow-probability", "distrax"} & pins().keys()
+
+
+@pytest.mark.fault(36)
+def test_nothing_rests_on_a_nightly_or_on_what_jax_keeps_private() -> None:
+    for name, pin in pins().items():
+        (version,) = pin.specifier
+        assert not Version(version.version).is_prerelease, name
+    for path in (ROOT / "sbx_flappy").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names = [ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)]
+        for name in (*modules, *names):
+            assert not name.startswith(("jax._", "jaxlib", "flax._", "optax._", "tensorflow", "tfp")), f"{path}: {name}"
 
 
 def test_pins_are_within_the_bounds() -> None:

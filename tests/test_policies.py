@@ -141,6 +141,7 @@ def test_state_dict_has_the_names_shapes_and_order_of_torchs(observations: str, 
 # --- spaces -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize("observations", OBSERVATIONS)
 def test_every_pair_of_spaces_predicts_one_action_or_a_batch(observations: str, actions: str) -> None:
@@ -154,6 +155,7 @@ def test_every_pair_of_spaces_predicts_one_action_or_a_batch(observations: str, 
 
 
 # Each kind of space at least once; tests/test_oracle.py compares the updates of more of them
+@pytest.mark.fault(24)
 @pytest.mark.parametrize(
     ("observations", "actions"),
     [
@@ -187,6 +189,7 @@ def test_odd_spaces_learn(observation_space: spaces.Space, action_space: spaces.
     assert action_space.contains(np.asarray(action, action_space.dtype))
 
 
+@pytest.mark.fault(17)
 def test_predict_clips_to_bounds_that_differ_per_action() -> None:
     model = PPO("MlpPolicy", make_env(actions="box"), policy_kwargs={"log_std_init": 3.0}, **KWARGS)
     actions, _ = model.predict(np.zeros((50, 5), np.float32))
@@ -195,6 +198,7 @@ def test_predict_clips_to_bounds_that_differ_per_action() -> None:
     assert np.all((actions == low).any(axis=0) & (actions == high).any(axis=0))
 
 
+@pytest.mark.fault(17, 25)
 def test_predict_unscales_squashed_actions_and_scale_action_undoes_it() -> None:
     kwargs = {"use_sde": True, "policy_kwargs": {"squash_output": True, "log_std_init": 1.0}}
     model = PPO("MlpPolicy", make_env(actions="box"), **kwargs, **KWARGS)
@@ -215,6 +219,7 @@ class FrameEnv(RandomEnv):
         super().__init__(spaces.Box(0, 255, (36, 40, 1), np.uint8), DISCRETE)
 
 
+@pytest.mark.fault(22)
 def test_frames_may_come_in_either_order_of_channels_without_an_env(tmp_path: Path) -> None:
     env = VecFrameStack(make_vec_env(FrameEnv, n_envs=2, seed=0), n_stack=2)
     model = PPO("CnnPolicy", env, policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}}, **KWARGS)
@@ -232,6 +237,7 @@ def test_frames_may_come_in_either_order_of_channels_without_an_env(tmp_path: Pa
     assert len(np.unique(values.numpy())) == 5  # the frames do matter
 
 
+@pytest.mark.fault(21)
 def test_normalized_images_are_not_divided_by_255() -> None:
     env = make_env("image")
     small = {"features_extractor_kwargs": {"features_dim": 8}}
@@ -293,6 +299,7 @@ def test_predict_passes_a_state_through_and_takes_lists() -> None:
     assert action == model.predict(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), deterministic=True)[0]
 
 
+@pytest.mark.fault(25)
 def test_methods_that_wrappers_call_exist() -> None:
     policy = PPO("MlpPolicy", make_env(), **KWARGS).policy
     policy.set_training_mode(True)
@@ -311,6 +318,7 @@ def test_methods_that_wrappers_call_exist() -> None:
 # --- gSDE -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(20)
 def test_sde_noise_is_kept_until_it_is_reset() -> None:
     policy = PPO("MlpPolicy", make_env(actions="box"), use_sde=True, **KWARGS).policy
     obs = sample(VECTOR, 2)
@@ -343,6 +351,7 @@ def test_reset_noise_needs_sde() -> None:
 # --- construction -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize(
     "net_arch", [None, [], [7], (7, 5), {"pi": [7], "vf": [5, 3]}, {"pi": [7]}, {"vf": [7]}, {}, [{"pi": [7], "vf": [5]}]]
 )
@@ -364,10 +373,19 @@ def test_old_form_of_net_arch_warns_as_sb3_does() -> None:
     assert messages[0] == messages[1]
 
 
+@pytest.mark.fault(18)
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda cls: cls.__name__)
 def test_activation_is_torchs(activation: type[th.nn.Module]) -> None:
     x = np.linspace(-7, 7, 141, dtype=np.float32)
     np.testing.assert_allclose(get_activation(activation)(x), activation()(th.as_tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.fault(18)
+@pytest.mark.parametrize("activation", [th.nn.Tanh, th.nn.ReLU, th.nn.ELU, th.nn.LeakyReLU], ids=lambda cls: cls.__name__)
+def test_activations_of_rl_zoos_settings_and_search_compute_what_torchs_do(activation: type[th.nn.Module]) -> None:
+    ours, theirs = make_twins("vector", "discrete", policy_kwargs={"activation_fn": activation})
+    obs = th.as_tensor(sample(VECTOR, 3))
+    th.testing.assert_close(ours.policy.predict_values(obs), theirs.policy.predict_values(obs).detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_activation_may_be_a_function() -> None:
@@ -383,6 +401,7 @@ def test_activation_may_be_a_function() -> None:
 GAINS = {"features_extractor": 2**0.5, "mlp_extractor": 2**0.5, "action_net": 0.01, "value_net": 1.0}
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("observations", ["vector", "image", "dict"])
 def test_orthogonal_weights_have_the_gains_of_sb3(observations: str) -> None:
     state_dict = PPO(policy_for(observations), make_env(observations), **KWARGS).policy.state_dict()
@@ -739,6 +758,7 @@ def test_torchs_policy_classes_stand_for_ours() -> None:
 # --- optimizers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize(
     ("cls", "kwargs"),
     [
@@ -768,6 +788,7 @@ def test_optimizers_state_survives_in_a_file(cls: Any, kwargs: dict[str, Any] | 
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.fault(8)
 def test_optimizer_looks_like_torchs() -> None:
     ours, theirs = (algorithm("MlpPolicy", make_env(), **KWARGS).policy.optimizer.state_dict() for algorithm in (PPO, sb3.PPO))
     assert ours == theirs  # before the first step: no state, and Adam's numbers

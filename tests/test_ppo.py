@@ -144,6 +144,7 @@ def test_what_the_constructor_prints_is_what_sb3_prints(capsys: pytest.CaptureFi
     assert "Using cpu device" in words[0]
 
 
+@pytest.mark.fault(10)
 def test_ragged_minibatch_warns_as_sb3_does() -> None:
     messages = []
     for algorithm in ALGORITHMS:
@@ -175,6 +176,7 @@ def collect(model: PPO, callback: BaseCallback) -> None:
     assert model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize("observations", ["vector", "image", "dict"])
 def test_time_limit_adds_the_discounted_value_of_the_last_observation_and_death_does_not(observations: str) -> None:
     expected, counts = [], {"truncated": 0, "terminated": 0}
@@ -197,10 +199,36 @@ def test_time_limit_adds_the_discounted_value_of_the_last_observation_and_death_
     np.testing.assert_allclose(model.rollout_buffer.rewards, np.array(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_unfinished_rollout_ends_with_the_value_of_the_next_observation() -> None:
-    model = make_model()
+@pytest.mark.fault(2)
+@pytest.mark.parametrize("cause", ["truncated", "terminated"])
+def test_a_time_limit_cuts_the_trace_of_advantages_as_death_does(cause: str) -> None:
+    class EndsEvery5Steps(RandomEnv):
+        n_played = 0
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            obs, reward, _, _, info = super().step(action)
+            self.n_played += 1
+            is_over = self.n_played % 5 == 0
+            return obs, reward, is_over and cause == "terminated", is_over and cause == "truncated", info
+
+    model = make_model(env=DummyVecEnv([lambda: EndsEvery5Steps(OBSERVATIONS["vector"], ACTIONS["discrete"])] * 2))
     collect(model, Recorder())
     buffer = model.rollout_buffer
+    # The last step of an episode counts its own reward alone, which holds the value of what a time limit hides ...
+    last = np.arange(4, 24, 5)
+    np.testing.assert_allclose(buffer.advantages[last], buffer.rewards[last] - buffer.values[last], rtol=1e-5, atol=1e-6)
+    # ... and the step before adds 0.9 * 0.8 of that
+    before = last - 1
+    deltas = buffer.rewards[before] + 0.9 * buffer.values[last] - buffer.values[before]
+    np.testing.assert_allclose(buffer.advantages[before], deltas + 0.72 * buffer.advantages[last], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.fault(3)
+def test_unfinished_rollout_ends_with_the_value_of_the_next_observation() -> None:
+    model = make_model(env=make_monitored(n_envs=8))
+    collect(model, Recorder())
+    buffer = model.rollout_buffer
+    assert 0 < model._last_episode_starts.sum() < 8  # some of the episodes end with the rollout, some go on
     values = model.policy.predict_values(model._last_obs)[:, 0]
     # The last advantage has no later one to add: r + gamma * V(s') * (1 - done) - V(s)
     expected = buffer.rewards[-1] + 0.9 * values * (1.0 - model._last_episode_starts) - buffer.values[-1]
@@ -246,6 +274,7 @@ class RecordActions(RandomEnv):
         return super().step(action)
 
 
+@pytest.mark.fault(17)
 @pytest.mark.parametrize("squash_output", [False, True])
 def test_box_actions_are_stored_as_sampled_and_stepped_within_bounds(squash_output: bool) -> None:
     stepped: list[np.ndarray] = []
@@ -264,6 +293,7 @@ def test_box_actions_are_stored_as_sampled_and_stepped_within_bounds(squash_outp
 
 
 # Once at the start of the rollout, and before the steps 0, 5, 10, 15 and 20
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(("frequency", "n_resets"), [(-1, 1), (0, 1), (5, 6)])
 def test_sde_noise_is_sampled_every_n_steps(frequency: int, n_resets: int) -> None:
     for algorithm in ALGORITHMS:
@@ -294,6 +324,7 @@ def test_order_of_the_samples_is_that_of_sb3s_buffer(was_read: bool) -> None:
     np.testing.assert_array_equal(to_rollout(buffer, env.action_space).old_values[order], expected)
 
 
+@pytest.mark.fault(4)
 def test_every_sample_counts_once_per_epoch() -> None:
     model = make_model()
     collect(model, Recorder())
@@ -308,6 +339,7 @@ def test_every_sample_counts_once_per_epoch() -> None:
 # --- schedules --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(11)
 def test_schedules_are_read_once_per_rollout_at_the_progress_that_remains() -> None:
     schedules = {
         "learning_rate": LinearSchedule(1e-3, 1e-4, 1.0),
@@ -325,6 +357,7 @@ def test_schedules_are_read_once_per_rollout_at_the_progress_that_remains() -> N
     assert len(ours) == 4
 
 
+@pytest.mark.fault(11, 12)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_progress_of_several_short_runs_and_of_an_overshoot(algorithm: Any) -> None:
     progress: list[float] = []
@@ -344,6 +377,7 @@ def test_progress_of_several_short_runs_and_of_an_overshoot(algorithm: Any) -> N
     assert (model.num_timesteps, progress) == (ROLLOUT, [0.0])
 
 
+@pytest.mark.fault(11)
 def test_optimizer_holds_the_scheduled_learning_rate() -> None:
     model = make_model(learning_rate=lambda remaining: 1e-3 * remaining).learn(2 * ROLLOUT)
     assert model.policy.optimizer.param_groups[0]["lr"] == 0.0
@@ -355,6 +389,7 @@ def test_optimizer_holds_the_scheduled_learning_rate() -> None:
 # --- logs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(14, 33)
 @pytest.mark.parametrize(("actions", "kwargs"), [("discrete", {"clip_range_vf": 0.5}), ("box", {"use_sde": True})])
 def test_keys_order_and_types_of_the_log_are_those_of_sb3(actions: str, kwargs: dict[str, Any]) -> None:
     ours, theirs = (
@@ -431,6 +466,7 @@ def test_tensorboard_has_the_folders_and_tags_of_sb3(tmp_path: Path) -> None:
     assert "train/loss" in tags[0]
 
 
+@pytest.mark.fault(33)
 def test_buffers_of_episodes_are_those_of_sb3() -> None:
     buffers = []
     for algorithm in ALGORITHMS:
@@ -454,6 +490,7 @@ def test_monitor_writes_every_episode(tmp_path: Path) -> None:
 # --- callbacks --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(32)
 @pytest.mark.parametrize(("actions", "kwargs"), [("discrete", {}), ("box", {"use_sde": True})])
 def test_locals_have_the_names_and_types_of_sb3(actions: str, kwargs: dict[str, Any]) -> None:
     seen: list[list[dict[str, type]]] = []
@@ -473,6 +510,7 @@ def test_locals_have_the_names_and_types_of_sb3(actions: str, kwargs: dict[str, 
     assert {"idx", "done", "terminal_obs", "terminal_value"} <= set(seen[0][-1])
 
 
+@pytest.mark.fault(32)
 def test_locals_are_fresh_at_the_end_of_a_rollout() -> None:
     ends = []
 
@@ -507,6 +545,7 @@ def test_hooks_come_in_the_order_of_sb3() -> None:
     assert names == [*start, *rollout, *rollout, "training_end", *start, *rollout, "training_end"]
 
 
+@pytest.mark.fault(32)
 def test_step_that_returns_false_stops_the_training() -> None:
     states = []
     for algorithm in ALGORITHMS:
@@ -552,6 +591,7 @@ class AsTorchCodeDoes(BaseCallback):
         assert self.training_env.num_envs == 2
 
 
+@pytest.mark.fault(25)
 def test_callbacks_written_for_torch_work() -> None:
     callback = AsTorchCodeDoes()
     make_model().learn(ROLLOUT, callback=callback)
@@ -611,14 +651,18 @@ def count_programs() -> int:
     return sum(getattr(programs, name).n_compiled() for name in names)
 
 
+@pytest.mark.fault(10)
 @pytest.mark.parametrize(
     ("observations", "kwargs"),
     [
         ("vector", {"learning_rate": LinearSchedule(1e-3, 1e-5, 1.0), "clip_range": LinearSchedule(0.3, 0.1, 1.0)}),
         ("image", {"learning_rate": LinearSchedule(1e-3, 1e-5, 1.0)}),
         ("dict", {"clip_range": LinearSchedule(0.3, 0.1, 1.0)}),
+        ("vector", {"batch_size": 20}),
+        ("image", {"batch_size": 20}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size of 20:UserWarning")
 def test_nothing_is_compiled_after_the_first_iteration_nor_for_an_equal_model(
     observations: str, kwargs: dict[str, Any]
 ) -> None:

@@ -48,6 +48,7 @@ def weights(*args: Any, **kwargs: Any) -> str:
 # --- same seed --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(34)
 @pytest.mark.parametrize("n_envs", [1, 8])
 def test_same_seed_gives_the_same_weights_and_another_seed_others(n_envs: int) -> None:
     first, same, other = (train(CARTPOLE, n_envs, seed=seed).policy.parameters_to_vector() for seed in (1, 1, 2))
@@ -70,6 +71,7 @@ def test_every_vec_env_gives_the_same_weights(env_id: str, vec_envs: list[str], 
     assert len(results) == 1
 
 
+@pytest.mark.fault(34)
 @pytest.mark.expensive
 @pytest.mark.parametrize(
     ("env_id", "n_envs", "vec_env"),
@@ -101,6 +103,7 @@ def env_seeds(seed: int, n_envs: int, algorithm: Any = PPO, **kwargs: Any) -> li
     return [single.unwrapped.np_random_seed for single in env.envs]
 
 
+@pytest.mark.fault(34)
 def test_env_seeds_of_neighbouring_models_do_not_meet() -> None:
     n_envs = 8
     seeds = [env_seeds(seed, n_envs) for seed in range(6)]

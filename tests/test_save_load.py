@@ -1,16 +1,23 @@
 """Files: what is saved comes back, torch SB3's files too, and what changes on the way is what was asked for."""
 
+import base64
 import io
 import json
+import os
+import pickletools
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import stable_baselines3 as sb3
 import torch as th
 from sb3_contrib.common.wrappers import TimeFeatureWrapper
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
@@ -59,6 +66,7 @@ def flat(state_dict: dict[str, Any]) -> np.ndarray:
 # --- our own files ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("kind", ["mlp", "gSDE", "cnn"])
 def test_loaded_model_is_the_saved_one_and_learns_on_alike(kind: str) -> None:
     observations, actions, kwargs = FILES[kind]
@@ -125,12 +133,32 @@ def test_lambdas_and_other_functions_are_saved() -> None:
     assert loaded.lr_schedule(0.5) == 5e-4 and loaded.clip_range(0.5) == 0.6
 
 
+@pytest.mark.fault(27)
 def test_built_in_schedules_are_classes() -> None:
     model = make_model(learning_rate=1e-3, clip_range=0.3, clip_range_vf=0.4)
     for schedule in (model.lr_schedule, model.clip_range, model.clip_range_vf):
         assert isinstance(schedule, FloatSchedule) and isinstance(schedule.value_schedule, ConstantSchedule)
 
 
+def holds_code(file: io.BytesIO) -> bool:
+    """Return whether a file holds a function's byte code, which only the Python that wrote it can read."""
+    with zipfile.ZipFile(file) as archive:
+        entries = json.loads(archive.read("data")).values()
+    pickles = [base64.b64decode(e[":serialized:"]) for e in entries if isinstance(e, dict) and ":serialized:" in e]
+    assert len(pickles) > 3
+    return any("CodeType" in str(argument) for data in pickles for _, argument, _ in pickletools.genops(data))
+
+
+@pytest.mark.fault(27)
+def test_files_hold_no_byte_code_unless_the_user_gives_a_function() -> None:
+    schedules = {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range": 0.3, "clip_range_vf": 0.4}
+    policy_kwargs = {"activation_fn": th.nn.ReLU, "optimizer_class": th.optim.AdamW}
+    model = make_model(**schedules, policy_kwargs=policy_kwargs).learn(48)
+    assert not holds_code(resave(model)) and not holds_code(resave(model, resumable=True))
+    assert holds_code(resave(make_model(clip_range=lambda _: 0.2)))
+
+
+@pytest.mark.fault(31)
 def test_many_loads_compile_nothing_anew() -> None:
     model = make_model()
     file = resave(model)
@@ -143,6 +171,27 @@ def test_many_loads_compile_nothing_anew() -> None:
         before = n_compiled
 
 
+SAVE_ON_THE_SECOND_DEVICE = """
+import sys, jax
+from sbx_flappy import PPO
+model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device=jax.devices()[1]).learn(8)
+assert model.policy.params["action_net"]["bias"].devices() == {jax.devices()[1]}
+model.save(sys.argv[1])
+"""
+
+
+@pytest.mark.fault(31)
+def test_model_of_a_device_that_is_not_here_loads(tmp_path: Path) -> None:
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", SAVE_ON_THE_SECOND_DEVICE, str(tmp_path / "model")]
+    subprocess.run(command, env=env, check=True, timeout=120, cwd=Path(__file__).parents[1])
+    assert len(jax.devices()) == 1 or jax.default_backend() != "cpu"
+    loaded = PPO.load(tmp_path / "model", env=make_vec_env("CartPole-v1"))
+    (device,) = loaded.policy.params["action_net"]["bias"].devices()
+    assert device == jax.devices()[0]
+    assert loaded.learn(8).num_timesteps == 8
+
+
 def test_cnn_policys_class_is_kept() -> None:
     policy_kwargs = {"features_extractor_kwargs": {"features_dim": 8}}
     loaded = PPO.load(resave(make_model("image", policy_kwargs=policy_kwargs)))
@@ -152,6 +201,7 @@ def test_cnn_policys_class_is_kept() -> None:
 # --- changes on loading -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(28)
 def test_custom_objects_as_rl_zoos_enjoy_passes_them() -> None:
     model = make_model(learning_rate=lambda remaining: remaining).learn(48)
     custom_objects = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
@@ -160,6 +210,7 @@ def test_custom_objects_as_rl_zoos_enjoy_passes_them() -> None:
     assert loaded.learning_rate == 0.0 and loaded.clip_range(1.0) == 0.0
 
 
+@pytest.mark.fault(26)
 def test_keyword_arguments_change_the_model() -> None:
     model = make_model()
     changed = PPO.load(resave(model), env=make_env(), n_steps=12, batch_size=8, n_epochs=2, gamma=0.5, learning_rate=1e-2)
@@ -171,6 +222,7 @@ def test_keyword_arguments_change_the_model() -> None:
     assert changed.policy.optimizer.param_groups[0]["lr"] == 1e-2
 
 
+@pytest.mark.fault(26)
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_number_of_environments_may_change(n_envs: int) -> None:
     model = make_model().learn(48)
@@ -218,6 +270,7 @@ def test_other_policy_kwargs_are_refused_as_in_sb3() -> None:
 # --- parameters -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(29)
 def test_parameters_of_one_model_in_another() -> None:
     first, second = make_model(seed=1).learn(48), make_model(seed=2)
     second.set_parameters(first.get_parameters(), exact_match=True)
@@ -237,6 +290,7 @@ def test_parameters_that_were_taken_out_do_not_follow_the_model() -> None:
     assert np.any(model.policy.parameters_to_vector() != 0)
 
 
+@pytest.mark.fault(29)
 def test_some_parameters_may_be_set_when_no_exact_match_is_asked_for() -> None:
     model = make_model()
     before = model.policy.state_dict()
@@ -247,6 +301,7 @@ def test_some_parameters_may_be_set_when_no_exact_match_is_asked_for() -> None:
     assert all(th.equal(after[name], before[name]) for name in before if name != "action_net.bias")
 
 
+@pytest.mark.fault(29)
 @pytest.mark.parametrize(
     "change",
     [
@@ -274,6 +329,7 @@ def test_parameters_that_do_not_match_raise_what_sb3_raises(change: Any) -> None
 # --- files of torch SB3 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(30)
 @pytest.mark.parametrize("kind", FILES)
 def test_file_of_torch_sb3_goes_on_as_it_would_there(kind: str) -> None:
     observations, actions, kwargs = FILES[kind]
