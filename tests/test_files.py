@@ -578,6 +578,33 @@ def test_a_tensor_that_repeats_its_memory_is_refused(small: bytes, tmp_path: Pat
         PPO.load(tmp_path / "bomb.zip")
 
 
+class ByteArray:
+    """A gigabyte when it is unpickled, which torch allows."""
+
+    def __reduce__(self) -> Any:
+        return (bytearray, (2**30,))
+
+
+def test_a_pickle_that_makes_bytes_of_nothing_is_refused(small: bytes, tmp_path: Path) -> None:
+    file = io.BytesIO()
+    th.save({"x": ByteArray()}, file)
+    with zipfile.ZipFile(io.BytesIO(small)) as old, zipfile.ZipFile(tmp_path / "bomb.zip", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, file.getvalue() if name == "policy.pth" else old.read(name))
+    with pytest.raises(ValueError, match="names '.*builtin.* bytearray'"):
+        PPO.load(tmp_path / "bomb.zip")
+
+
+@pytest.mark.parametrize("kind, key", [("MT19937", "pos"), ("Philox", "buffer_pos")])
+def test_generators_with_impossible_positions_are_refused(kind: str, key: str) -> None:
+    encode = Encoder()
+    plain = encode(np.random.Generator(getattr(np.random, kind)(3)), "value")
+    state = plain["$generator"]
+    (state["state"] if key in state["state"] else state)[key] = 10**6
+    with pytest.raises(DecodingError, match="positions"):
+        decode(plain, encode.arrays.__getitem__)
+
+
 def test_overlapping_entries_are_refused(small: bytes, tmp_path: Path) -> None:
     """Each entry claims the whole file as its compressed content."""
     content = bytearray(small)

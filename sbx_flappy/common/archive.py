@@ -8,6 +8,7 @@ import json
 import math
 import pathlib
 import pickle
+import pickletools
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -125,9 +126,24 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
             archive.getinfo(name)
         for name in archive.namelist():
             if name.endswith(".pth"):
-                open_nested(archive, name)
+                check_names(open_nested(archive, name), name)
                 check_tensors(th.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True), name)
         return data
+
+
+def check_names(nested: zipfile.ZipFile, name: str) -> None:
+    """
+    :param nested: the zip file that torch made of tensors
+    :param name: of its entry
+    :raises ValueError: if its pickle names anything but torch's: torch itself lets it make byte arrays of any size
+    """
+    for entry in nested.namelist():
+        if entry.endswith(".pkl"):
+            for operation, argument, _ in pickletools.genops(nested.read(entry)):
+                if operation.name == "GLOBAL" and not str(argument).startswith(("torch", "collections OrderedDict")):
+                    raise ValueError(f"its entry '{name}' names {argument!r:.100}")
+                if operation.name in ("STACK_GLOBAL", "INST", "BYTEARRAY8"):
+                    raise ValueError(f"its entry '{name}' is no pickle of tensors")
 
 
 def check_tensors(value: Any, name: str) -> None:

@@ -77,6 +77,9 @@ def _make_generator(state: dict[str, Any]) -> np.random.Generator:
     name = state["bit_generator"]
     if name not in BIT_GENERATORS:
         raise ValueError(name)
+    positions = (state["state"].get("pos", 0), state.get("buffer_pos", 0))  # NumPy trusts them
+    if not all(type(position) is int and 0 <= position <= limit for position, limit in zip(positions, (624, 4), strict=True)):
+        raise ValueError(f"the positions {positions}")
     bit_generator = getattr(np.random, name)()
     bit_generator.state = state
     return np.random.Generator(bit_generator)

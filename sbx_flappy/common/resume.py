@@ -37,6 +37,8 @@ def set_generator_states(states: State) -> None:
     """
     version, numbers, gauss = states["python"]
     random.setstate((version, tuple(numbers), gauss))
+    if not 0 <= states["numpy"][2] <= 624:  # NumPy trusts it
+        raise ValueError("The state of NumPy's generator is damaged.")
     np.random.set_state(tuple(states["numpy"]))
     th.set_rng_state(th.from_numpy(np.array(states["torch"], np.uint8)))
 
