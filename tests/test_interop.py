@@ -411,3 +411,86 @@ def test_onnx_export_names_the_packages_that_are_missing(monkeypatch: pytest.Mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"onnx and onnxscript: pip install 'sbx-flappy\[onnx\]'"):
         make(PPO, "discrete").export_onnx(tmp_path / "model.onnx")
+
+
+# --- RL-Zoo -----------------------------------------------------------------------------------------------------------
+
+TINY = ["-n", "64", "--eval-freq", "-1", "-params", "n_envs:2", "n_steps:16", "batch_size:32", "n_epochs:1"]
+
+PUSH = """
+import sys
+from pathlib import Path
+import rl_zoo3.push_to_hub as hub
+from huggingface_sb3 import EnvironmentName, ModelName, ModelRepoId
+from rl_zoo3.utils import create_test_env
+import sbx_flappy.zoo
+from sbx_flappy import PPO
+
+class FakeApi:
+    def create_repo(self, **kwargs):
+        return "https://nowhere/" + kwargs["repo_id"]
+
+    def snapshot_download(self, repo_id, local_dir):
+        Path(local_dir).mkdir(parents=True)
+
+    def upload_folder(self, repo_id, folder_path, commit_message):
+        print("uploaded", *sorted(path.name for path in Path(folder_path).iterdir()))
+
+hub.HfApi = FakeApi
+env_name, log_path = EnvironmentName("CartPole-v1"), Path("logs/ppo_jax/CartPole-v1_1")
+env = create_test_env("CartPole-v1", n_envs=1, hyperparams={})
+model = PPO.load(log_path / "CartPole-v1.zip", env=env)
+arguments = [model, ModelName("ppo_jax", env_name), "ppo_jax", "PPO", log_path, {}, {}, env_name, env]
+hub.package_to_hub(*arguments, ModelRepoId("me", "agent"), "first", n_eval_episodes=2)
+"""
+
+
+def run_python(*arguments: str, cwd: Path) -> str:
+    """Run Python in a folder, with this package, and return what it printed."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg", "SDL_VIDEODRIVER": "dummy"}
+    command = [sys.executable, *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    result = subprocess.run(command, cwd=cwd, env=env, timeout=600, check=False, **pipes)
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which RL-Zoo has trained the JAX PPO, with normalized observations."""
+    folder = tmp_path_factory.mktemp("zoo")
+    agent = ["--algo", "ppo_jax", "--env", "CartPole-v1"]
+    run_python("-m", "sbx_flappy.zoo", "train", *agent, *TINY, "normalize:True", cwd=folder)
+    return folder
+
+
+@pytest.mark.expensive
+def test_rl_zoos_enjoy_plays_an_exported_agent_in_torch_and_in_jax(trained: Path) -> None:
+    output = run_python("-m", "sbx_flappy.zoo", "export", "--env", "CartPole-v1", "-o", "exported", cwd=trained)
+    assert str(Path("exported/ppo/CartPole-v1_1/CartPole-v1.zip")) in output
+    agent = ["--algo", "ppo", "--env", "CartPole-v1", "-f", "exported", "--no-render", "-n", "40"]
+    in_torch = run_python("-m", "rl_zoo3.enjoy", *agent, cwd=trained)
+    in_jax = run_python("-m", "rl_zoo3.enjoy", *agent, "--gym-packages", "sbx_flappy.zoo", cwd=trained)
+    rewards = [[line for line in out.splitlines() if "Episode Reward" in line] for out in (in_torch, in_jax)]
+    assert rewards[0] and rewards[0] == rewards[1]
+    assert all("Loading running average" in out for out in (in_torch, in_jax))
+
+
+@pytest.mark.expensive
+def test_export_command_writes_an_onnx_file(trained: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    run_python("-m", "sbx_flappy.zoo", "export", "--env", "CartPole-v1", "--onnx", "agent.onnx", cwd=trained)
+    session = onnxruntime.InferenceSession(trained / "agent.onnx")
+    actions, _, _ = session.run(None, {"observation": np.zeros((3, 4), np.float32)})
+    assert actions.shape == (3,)
+
+
+@pytest.mark.expensive
+def test_push_to_hub_packages_our_models(trained: Path) -> None:
+    output = run_python("-c", PUSH, cwd=trained)
+    (line,) = (line for line in output.splitlines() if line.startswith("uploaded"))
+    assert {"README.md", "ppo_jax-CartPole-v1", "ppo_jax-CartPole-v1.zip", "results.json"} <= set(line.split())
+    repo = trained / "hub" / "agent"
+    assert (repo / "ppo_jax-CartPole-v1" / "policy.pth").is_file()
+    assert "**PPO** Agent playing **CartPole-v1**" in (repo / "README.md").read_text()
