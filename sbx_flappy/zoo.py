@@ -33,6 +33,7 @@ from sbx_flappy.common.callbacks import ResumePointCallback
 from sbx_flappy.common.interruption import Interruption
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
+from sbx_flappy.export import export
 
 PROG = "sbx-flappy"
 SETTINGS = "sbx_flappy.hyperparams.ppo"
@@ -296,6 +297,7 @@ COMMANDS = {
     "plot_train": "plot the reward during training",
     "all_plots": "plot the evaluations of several algorithms and print their table",
     "plot_from_file": "plot what all_plots saved, of two runs or more per algorithm",
+    "export": "write a trained agent for torch SB3 or as an ONNX file",
     "demo": "train the JAX PPO, print its score before and after, and film it",
 }
 
@@ -316,6 +318,8 @@ def main() -> None:
     rl_zoo3.train.ExperimentManager = SettingsManager  # type: ignore[attr-defined]
     if command == "demo":
         demo(arguments)
+    elif command == "export":
+        export(arguments, f"{PROG} export")
     else:
         run_script(command, arguments)
 

@@ -28,6 +28,7 @@ from sbx_flappy.common.initialization import limit_parameters
 from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.preprocessing import check_supported
 from sbx_flappy.common.random import first_env_seed
+from sbx_flappy.common.torch_kwargs import from_torch_kwargs
 from sbx_flappy.common.validation import check_finite, suggest
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
@@ -88,6 +89,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         if not isinstance(self.policy_kwargs, dict):
             raise TypeError(f"`policy_kwargs` must be a dictionary, got {self.policy_kwargs!r}.")
         self.policy_class = self._own_policy_class(self.policy_class)
+        self.policy_kwargs = from_torch_kwargs(self.policy_kwargs)
         self._check_hyperparameters()
         self.rollout_buffer_class = buffer_class_for(self.observation_space, self.rollout_buffer_class)
         super()._setup_model()

@@ -34,6 +34,9 @@ ACTIVATIONS: dict[type[th.nn.Module], Activation] = {
     th.nn.Identity: lambda x: x,
 }
 
+#: torch's class with the argument that makes it ``flax.linen.gelu`` with its default arguments
+TANH_GELU = functools.partial(th.nn.GELU, approximate="tanh")
+
 
 def get_activation(activation_fn: Any) -> Activation:
     """
@@ -50,6 +53,8 @@ def get_activation(activation_fn: Any) -> Activation:
             f"`activation_fn` {activation_fn.__name__} has no counterpart here; "
             f"pass a function such as flax.linen.relu, or one of {sorted(cls.__name__ for cls in ACTIVATIONS)}."
         )
+    if isinstance(activation_fn, functools.partial) and activation_fn.func is th.nn.GELU:
+        return nn.gelu if activation_fn.keywords == TANH_GELU.keywords else ACTIVATIONS[th.nn.GELU]
     if isinstance(activation_fn, (type, th.nn.Module)) or not callable(activation_fn):
         raise TypeError(f"`activation_fn` must be a function of arrays or a class of torch.nn, got {activation_fn!r}.")
     return activation_fn

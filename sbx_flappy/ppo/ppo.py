@@ -1,6 +1,8 @@
 """PPO with SB3's interface and a jitted update."""
 
-from collections.abc import Mapping
+import io
+import pathlib
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -9,10 +11,11 @@ import torch as th
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import explained_variance
 
-from sbx_flappy.common import programs
+from sbx_flappy.common import files, onnx_export, programs, torch_interop
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
 from sbx_flappy.common.validation import MAX, check_integer, check_keywords, check_number, suggest
@@ -280,3 +283,78 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :param progress_bar: Display a progress bar using tqdm and rich.
         """
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    # --- interchange with torch SB3 ---------------------------------------------------------------------------------
+
+    def to_torch(self, device: Any = "auto") -> sb3.PPO:
+        """
+        Return ``stable_baselines3.PPO`` with everything that this model has, at any moment of a training.
+
+        Hyperparameters, schedules, counters, statistics, parameters and the optimizer's moments are equal, so that the next
+        update is too; environment and logger are shared, the rollout is copied. Nothing is drawn from a random generator.
+
+        :param device: torch's device: "auto", "cpu", "cuda"
+        :raises ValueError: naming the argument, if the features extractor, policy, activation, optimizer or rollout buffer
+            is one that torch has no counterpart of
+        """
+        return torch_interop.to_torch(self, device)
+
+    @classmethod
+    def from_torch(
+        cls: type[SelfPPO], model: sb3.PPO, env: GymEnv | None = None, device: Any = "auto", **kwargs: Any
+    ) -> SelfPPO:
+        """
+        Return this PPO with everything that a PPO of torch SB3 has, the inverse of :meth:`to_torch`.
+
+        :param model: torch SB3's; it is not changed
+        :param env: another environment, which is reset before training; by default the model's own is shared
+        :param device: Device on which the code should be run: "auto", "cpu", "cuda", a torch or a JAX device
+        :param kwargs: extra arguments to change the model, as of ``load``
+        :raises TypeError: if it is no PPO of torch SB3, or for an unknown argument
+        :raises ValueError: if its policy, features extractor, activation or optimizer has no counterpart here
+        """
+        return torch_interop.from_torch(cls, model, env, device, kwargs)
+
+    def save(
+        self,
+        path: str | pathlib.Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        resumable: bool = False,
+        as_torch: bool = False,
+    ) -> None:
+        """
+        Save all the attributes of the object and the model parameters in a zip-file, written whole or not at all.
+
+        :param path: path to the file where the rl agent should be saved
+        :param exclude: name of parameters that should be excluded in addition to the default ones
+        :param include: name of parameters that might be excluded but should be included anyway
+        :param resumable: (not in SB3) also save what lets a training go on as if it had never stopped
+        :param as_torch: (not in SB3) write what :meth:`to_torch` returns, a file that ``stable_baselines3.PPO.load`` opens
+            and trains on, also where this package is not installed
+        :raises ValueError: see :meth:`to_torch` and :meth:`get_resume_state`
+        """
+        if not as_torch:
+            super().save(path, exclude, include, resumable)
+            return
+        if resumable:
+            raise ValueError("`resumable=True` is for this PPO's own files; leave it or `as_torch` out.")
+        if not isinstance(path, (str, pathlib.Path)):
+            open_path(path, "w")  # says what is wrong with an open file
+        content = io.BytesIO()
+        torch_interop.to_torch(self, "cpu", with_rollout=False).save(content, exclude, include)
+        files.write(path, content)
+
+    def export_onnx(self, path: str | pathlib.Path) -> None:
+        """
+        Write the policy as an ONNX file, which onnxruntime and others run without Python, JAX or torch.
+
+        Its inputs are observations as ``policy.observation_space`` has them, ``[B, ...]``: "observation", or for a
+        dictionary one input per key, under its name. Its outputs are "actions", as ``predict(deterministic=True)``
+        returns them, "values" float32 ``[B, 1]`` and "log_prob" of these actions, float32 ``[B]``.
+
+        :param path: path of the file
+        :raises ImportError: without the packages of the extra ``onnx``
+        :raises ValueError: see :meth:`to_torch`, and for a key that is an output's name
+        """
+        onnx_export.export(torch_interop.to_torch(self, "cpu", with_rollout=False).policy, path)

@@ -1,0 +1,42 @@
+"""The command ``sbx-flappy export``: a trained agent of a log folder for torch SB3, or as an ONNX file."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from huggingface_sb3 import EnvironmentName
+from rl_zoo3.utils import get_latest_run_id, get_model_path
+
+from sbx_flappy import PPO
+
+
+def export(arguments: list[str], prog: str) -> None:
+    """
+    Write a trained agent as a run of torch SB3's "ppo" in a log folder, which RL-Zoo's commands play, or as an ONNX file.
+
+    :param arguments: of the command line
+    :param prog: the command's name, for its help
+    """
+    parser = argparse.ArgumentParser(prog=prog, description="Export a trained agent for torch SB3 (default) or as ONNX.")
+    parser.add_argument("--env", required=True, type=EnvironmentName, help="environment ID")
+    parser.add_argument("--algo", default="ppo_jax", help="folder of the agent's algorithm (default: ppo_jax)")
+    parser.add_argument("-f", "--folder", default="logs", help="Log folder")
+    parser.add_argument("--exp-id", default=0, type=int, help="Experiment ID (default: 0: latest, -1: no exp folder)")
+    parser.add_argument("--load-best", action="store_true", help="Export the best model instead of the last one")
+    parser.add_argument("-o", "--output", help="Log folder to write to (default: the same)")
+    parser.add_argument("--onnx", metavar="PATH", help="Write this ONNX file instead")
+    args = parser.parse_args(arguments)
+    _, model_path, log_path = get_model_path(args.exp_id, args.folder, args.algo, args.env, args.load_best)
+    model = PPO.load(model_path, device="cpu")
+    if args.onnx is not None:
+        model.export_onnx(args.onnx)
+        print(f"ONNX file:  {args.onnx}")
+        return
+    folder = Path(args.output or args.folder, "ppo")
+    target = folder / f"{args.env}_{get_latest_run_id(str(folder), args.env) + 1}"
+    target.mkdir(parents=True)
+    settings = Path(log_path, args.env)  # config.yml, args.yml, vecnormalize.pkl
+    if settings.is_dir():
+        shutil.copytree(settings, target / args.env)
+    model.save(target / f"{args.env}.zip", as_torch=True)
+    print(f"torch SB3's model: {target / args.env}.zip")
