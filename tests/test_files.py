@@ -591,7 +591,7 @@ def test_a_pickle_that_makes_bytes_of_nothing_is_refused(small: bytes, tmp_path:
     with zipfile.ZipFile(io.BytesIO(small)) as old, zipfile.ZipFile(tmp_path / "bomb.zip", "w") as new:
         for name in old.namelist():
             new.writestr(name, file.getvalue() if name == "policy.pth" else old.read(name))
-    with pytest.raises(ValueError, match="names '.*builtin.* bytearray'"):
+    with pytest.raises(ValueError, match=r"names '.*builtin.* bytearray'"):
         PPO.load(tmp_path / "bomb.zip")
 
 
