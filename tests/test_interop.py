@@ -47,7 +47,6 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "schedules": ("vector", "discrete", {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range_vf": 0.3}),
 }
-CONVOLUTIONS = ("cnn", "separate cnn", "dict", "separate dict", "layers", "scaled cnn")
 
 #: What torch SB3 has no words for
 OWN: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -57,7 +56,11 @@ OWN: dict[str, tuple[str, str, dict[str, Any]]] = {
     "biased": ("vector", "discrete", {"policy_kwargs": {"action_bias_init": [1.0, 0.0, -1.0]}}),
     "functions": ("vector", "discrete", {"policy_kwargs": {"activation_fn": nn.relu, "optimizer_class": optax.adam}}),
 }
-PAIRS = [pytest.param(name, marks=[pytest.mark.expensive] if name in CONVOLUTIONS else []) for name in {**MODELS, **OWN}]
+
+
+def mostly_expensive(names: Any, fast: tuple[str, ...]) -> list[Any]:
+    """Return names as parameters, of which only the given ones run by default: each compiles programs of its own."""
+    return [pytest.param(name, marks=[] if name in fast else [pytest.mark.expensive]) for name in names]
 
 
 def make(cls: Any, name: str, **changes: Any) -> Any:
@@ -132,7 +135,7 @@ def assert_same_state(ours: PPO, theirs: sb3.PPO) -> None:
     assert ours.env is theirs.env
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", mostly_expensive([*MODELS, *OWN], ("discrete", "box", "gSDE", "scaled")))
 def test_to_torch_is_the_same_model_and_its_update_the_same(name: str) -> None:
     ours = make(PPO, name)
     theirs = ours.to_torch()
@@ -142,7 +145,7 @@ def test_to_torch_is_the_same_model_and_its_update_the_same(name: str) -> None:
     compare_updates(ours, theirs)
 
 
-@pytest.mark.parametrize("name", [case for case in PAIRS if case.values[0] in MODELS])
+@pytest.mark.parametrize("name", mostly_expensive(MODELS, ("multi_discrete", "squashed gSDE", "schedules")))
 def test_from_torch_is_the_same_model_and_its_update_the_same(name: str) -> None:
     theirs = make(sb3.PPO, name)
     ours = PPO.from_torch(theirs)
@@ -162,29 +165,31 @@ def compare_updates(ours: PPO, theirs: sb3.PPO) -> None:
     assert ours._n_updates == theirs._n_updates == 6
 
 
-@pytest.mark.parametrize(
-    "policy_kwargs",
-    [
-        {"optimizer_class": th.optim.SGD, "optimizer_kwargs": {"momentum": 0.9}},
-        {"optimizer_class": th.optim.RMSprop, "optimizer_kwargs": {"momentum": 0.5, "centered": True}},
-        {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}},
-        {"optimizer_class": th.optim.Adam, "optimizer_kwargs": {"amsgrad": True, "weight_decay": 1e-3}},
-        {"optimizer_class": optax.adamw, "optimizer_kwargs": {"b1": 0.8, "weight_decay": 1e-3}},
-        {"optimizer_class": optax.sgd, "optimizer_kwargs": {"momentum": 0.9, "nesterov": True}},
-        {"optimizer_class": optax.rmsprop, "optimizer_kwargs": {"decay": 0.8, "eps_in_sqrt": False}},
-    ],
-    ids=lambda kwargs: kwargs["optimizer_class"].__name__,
-)
-def test_optimizers_go_on_alike(policy_kwargs: dict[str, Any]) -> None:
-    ours = make(PPO, "discrete", policy_kwargs={**policy_kwargs, "net_arch": [4]})
+OPTIMIZERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "SGD": (th.optim.SGD, {"momentum": 0.9}),
+    "RMSprop": (th.optim.RMSprop, {"momentum": 0.5, "centered": True}),
+    "RMSpropTFLike": (RMSpropTFLike, {"eps": 1e-5}),
+    "Adam": (th.optim.Adam, {"amsgrad": True, "weight_decay": 1e-3}),
+    "optax.adamw": (optax.adamw, {"b1": 0.8, "weight_decay": 1e-3}),
+    "optax.sgd": (optax.sgd, {"momentum": 0.9, "nesterov": True}),
+    "optax.rmsprop": (optax.rmsprop, {"decay": 0.8, "eps_in_sqrt": False}),
+}
+
+
+@pytest.mark.parametrize("name", mostly_expensive(OPTIMIZERS, ("optax.sgd",)))
+def test_optimizers_go_on_alike(name: str) -> None:
+    cls, kwargs = OPTIMIZERS[name]
+    ours = make(PPO, "discrete", policy_kwargs={"optimizer_class": cls, "optimizer_kwargs": kwargs, "net_arch": [4]})
     theirs = ours.to_torch()
     assert isinstance(theirs.policy.optimizer, th.optim.Optimizer)
     compare_updates(ours, theirs)
 
 
-@pytest.mark.parametrize(
-    "function", [nn.relu, nn.tanh, nn.gelu, functools.partial(nn.gelu, approximate=False), nn.silu, nn.elu]
-)
+EXACT_GELU = functools.partial(nn.gelu, approximate=False)
+OTHERS = [pytest.param(function, marks=pytest.mark.expensive) for function in (nn.relu, nn.tanh, EXACT_GELU, nn.silu, nn.elu)]
+
+
+@pytest.mark.parametrize("function", [nn.gelu, *OTHERS])
 def test_activations_of_flax_are_torchs(function: Any) -> None:
     ours = make(PPO, "box", policy_kwargs={"activation_fn": function})
     theirs = ours.to_torch()
@@ -192,7 +197,7 @@ def test_activations_of_flax_are_torchs(function: Any) -> None:
     assert_same_behaviour(PPO.from_torch(theirs), theirs)
 
 
-@pytest.mark.parametrize("name", ["discrete", "gSDE", "scaled", "layers"])
+@pytest.mark.parametrize("name", mostly_expensive(["discrete", "gSDE", "scaled", "layers"], ("gSDE", "scaled")))
 def test_round_trip_is_exact(name: str) -> None:
     ours = make(PPO, name)
     theirs = ours.to_torch()
@@ -336,8 +341,8 @@ print("read", len(sys.argv) - 1)
 
 def test_exported_files_open_where_this_package_is_not_installed(tmp_path: Path) -> None:
     names = ["discrete", "squashed gSDE", "dict", *OWN]
-    for name in names:
-        model = make(PPO, name)
+    models = {name: make(PPO, name) for name in names}
+    for name, model in models.items():
         model.save(tmp_path / name.replace(" ", "_"), as_torch=True)
         observations = sample(model)
         arrays = observations if isinstance(observations, dict) else {"observations": observations}
@@ -350,10 +355,10 @@ def test_exported_files_open_where_this_package_is_not_installed(tmp_path: Path)
     assert f"read {len(names)}" in result.stdout
     for name in names:  # what torch SB3 has saved again comes back
         back = PPO.load(tmp_path / (name.replace(" ", "_") + "_again"))
-        assert back.policy.preprocess == make(PPO, name).policy.preprocess
+        assert back.policy.preprocess == models[name].policy.preprocess
 
 
-@pytest.mark.parametrize("name", ["box", "scaled", "layers"])
+@pytest.mark.parametrize("name", mostly_expensive(["box", "scaled", "layers"], ("scaled",)))
 def test_exported_file_goes_on_learning_in_torch_sb3(name: str, tmp_path: Path) -> None:
     ours = make(PPO, name)
     ours.save(tmp_path / "model", as_torch=True)
@@ -418,8 +423,13 @@ def test_onnx_export_names_the_packages_that_are_missing(monkeypatch: pytest.Mon
 TINY = ["-n", "64", "--eval-freq", "-1", "-params", "n_envs:2", "n_steps:16", "batch_size:32", "n_epochs:1"]
 
 PUSH = """
-import sys
+import importlib
 from pathlib import Path
+
+# RL-Zoo 2.9.2 asks sb3-team-hf-integration 3.2 for a function that has another name there: as they are, this fails for any PPO
+upstream = importlib.import_module("huggingface_sb3.push_to_hub")
+if not hasattr(upstream, "generate_metadata"):
+    upstream.generate_metadata = lambda *arguments: upstream._generate_metadata(*arguments).to_dict()
 import rl_zoo3.push_to_hub as hub
 from huggingface_sb3 import EnvironmentName, ModelName, ModelRepoId
 from rl_zoo3.utils import create_test_env
