@@ -94,7 +94,7 @@ def learn(n_iterations: int, warm_up: int, **kwargs: Any) -> tuple[int, int]:
 
 
 def load(n_loads: int, warm_up: int, **kwargs: Any) -> tuple[int, int]:
-    """Return the resident memory while a model that has learned is loaded, asked for an action and taught again."""
+    """Return the resident memory while a model that has learned is loaded and asked for an action."""
     file = io.BytesIO()
     make_model(**kwargs).learn(16).save(file)
     env = make_vec_env(lambda: ShortEpisodes(VECTOR), 2)
@@ -103,7 +103,7 @@ def load(n_loads: int, warm_up: int, **kwargs: Any) -> tuple[int, int]:
         if i == warm_up:
             after_warm_up = resident()
         file.seek(0)
-        PPO.load(file, env=env).learn(16).predict(VECTOR.sample())
+        PPO.load(file, env=env).predict(VECTOR.sample())
     return after_warm_up, resident()
 
 

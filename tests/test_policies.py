@@ -811,6 +811,14 @@ def test_copy_of_a_policy_is_equal_and_apart(kind: str, duplicate: Callable[[Any
     other.load_from_vector(np.zeros_like(other.parameters_to_vector()))
     np.testing.assert_array_equal(policy.predict_values(obs), values)
     assert other.optimizer.state_dict().keys() == policy.optimizer.state_dict().keys()
+    assert other.optimizer._policy is other and policy.optimizer._policy is policy
+
+
+def test_an_optimizer_without_its_policy_says_so() -> None:
+    optimizer = PPO("MlpPolicy", make_env(), **KWARGS).policy.optimizer
+    for alone in (optimizer, copy.deepcopy(optimizer)):
+        with pytest.raises(ReferenceError, match="keep the model, or the policy"):
+            alone.state_dict()
 
 
 def test_copy_of_a_model_learns_on_its_own() -> None:

@@ -1,6 +1,7 @@
 """Files: what is saved comes back, torch SB3's files too, and what changes on the way is what was asked for."""
 
 import base64
+import gc
 import io
 import json
 import os
@@ -169,6 +170,24 @@ def test_many_loads_compile_nothing_anew() -> None:
         n_compiled = programs.predict_actions.n_compiled()
         assert before in (None, n_compiled)
         before = n_compiled
+
+
+@pytest.mark.fault(31)
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "gSDE"])
+def test_a_loaded_model_that_is_let_go_frees_its_arrays_at_once(kind: str) -> None:
+    """Python looks for cycles among old objects so rarely that models which wait for it would fill the memory."""
+    observations, actions, kwargs = FILES[kind]
+    file, env = resave(make_model(observations, actions, **kwargs).learn(48)), make_env(observations, actions)
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(jax.live_arrays())
+        for _ in range(2):
+            file.seek(0)
+            PPO.load(file, env=env).predict(env.observation_space.sample())
+        assert len(jax.live_arrays()) == before
+    finally:
+        gc.enable()
 
 
 SAVE_ON_THE_SECOND_DEVICE = """

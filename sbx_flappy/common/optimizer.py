@@ -1,5 +1,6 @@
 """A policy's optimizer, with as much of the interface of ``torch.optim.Optimizer`` as SB3 and its callbacks use."""
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 class PolicyOptimizer:
     """
-    One optimizer over all the parameters of a policy.
+    One optimizer over all the parameters of a policy, to which it belongs: it does not keep the policy alive, so that a model
+    that is let go frees its memory at once and not when Python next looks for cycles.
 
     :param policy: the policy whose ``params`` it belongs to
     :param optimizer_class: torch's class or a factory of optax
@@ -27,10 +29,24 @@ class PolicyOptimizer:
     ) -> None:
         if not learning_rate >= 0.0:
             raise ValueError(f"Invalid learning rate: {learning_rate}")
-        self._policy = policy
+        self._policy_reference = weakref.ref(policy)
         self.spec = get_optimizer(optimizer_class, optimizer_kwargs)
         self.opt_state = self.spec.make().init(policy.params)
         self.param_groups = [{**self._defaults(optimizer_class, optimizer_kwargs), "lr": learning_rate}]
+
+    @property
+    def _policy(self) -> "BaseJaxPolicy":
+        policy = self._policy_reference()
+        if policy is None:
+            raise ReferenceError("The policy of this optimizer is no more: keep the model, or the policy.")
+        return policy
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_policy_reference": self._policy_reference()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        policy = state["_policy_reference"]
+        self.__dict__.update(state, _policy_reference=(lambda: None) if policy is None else weakref.ref(policy))
 
     def _defaults(self, optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> dict[str, Any]:
         params = list(range(len(self._policy.param_order)))

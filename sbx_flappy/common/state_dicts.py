@@ -227,19 +227,25 @@ def _fields(opt_state: PyTree, params: PyTree, names: Mapping[str, str]) -> dict
 
 
 def _map_fields(function: Callable[[str, Any], Any], opt_state: PyTree, params: PyTree, names: Mapping[str, str]) -> PyTree:
-    """Replace the counters and the moments in the (nested) named tuples that optax's states are."""
-    structure: Any = jax.tree.structure(params)
+    """
+    Replace the counters and the moments in the (nested) named tuples that optax's states are.
 
-    def visit(name: str, value: Any) -> Any:
-        if name == "count":
-            return function("step", value)
-        if jax.tree.structure(value) == structure:
-            return function(names.get(name, name), value)
-        return walk(value)
+    No closures that call each other: these would keep the arrays until Python looks for cycles.
+    """
+    if hasattr(opt_state, "_fields"):
+        fields = zip(opt_state._fields, opt_state, strict=True)
+        return type(opt_state)(*[_map_field(function, name, value, params, names) for name, value in fields])
+    if isinstance(opt_state, tuple):
+        return tuple(_map_fields(function, item, params, names) for item in opt_state)
+    return opt_state
 
-    def walk(value: Any) -> Any:
-        if hasattr(value, "_fields"):
-            return type(value)(*[visit(name, getattr(value, name)) for name in value._fields])
-        return tuple(walk(item) for item in value) if isinstance(value, tuple) else value
 
-    return walk(opt_state)
+def _map_field(
+    function: Callable[[str, Any], Any], name: str, value: Any, params: PyTree, names: Mapping[str, str]
+) -> PyTree:
+    """Replace one field of a named tuple, see :func:`_map_fields`."""
+    if name == "count":
+        return function("step", value)
+    if jax.tree.structure(value) == jax.tree.structure(params):
+        return function(names.get(name, name), value)
+    return _map_fields(function, value, params, names)
