@@ -240,12 +240,11 @@ def _map_fields(function: Callable[[str, Any], Any], opt_state: PyTree, params: 
     return opt_state
 
 
-def _map_field(
-    function: Callable[[str, Any], Any], name: str, value: Any, params: PyTree, names: Mapping[str, str]
-) -> PyTree:
+def _map_field(function: Callable[[str, Any], Any], name: str, value: Any, params: PyTree, names: Mapping[str, str]) -> PyTree:
     """Replace one field of a named tuple, see :func:`_map_fields`."""
     if name == "count":
         return function("step", value)
-    if jax.tree.structure(value) == jax.tree.structure(params):
+    structure: Any = jax.tree.structure(params)
+    if jax.tree.structure(value) == structure:
         return function(names.get(name, name), value)
     return _map_fields(function, value, params, names)
