@@ -817,8 +817,9 @@ def test_copy_of_a_policy_is_equal_and_apart(kind: str, duplicate: Callable[[Any
 def test_an_optimizer_without_its_policy_says_so() -> None:
     optimizer = PPO("MlpPolicy", make_env(), **KWARGS).policy.optimizer
     for alone in (optimizer, copy.deepcopy(optimizer)):
+        state_dict = alone.state_dict()
         with pytest.raises(ReferenceError, match="keep the model, or the policy"):
-            alone.state_dict()
+            alone.load_state_dict(state_dict)
 
 
 def test_copy_of_a_model_learns_on_its_own() -> None:

@@ -3,6 +3,7 @@
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 import torch as th
 
@@ -30,6 +31,8 @@ class PolicyOptimizer:
         if not learning_rate >= 0.0:
             raise ValueError(f"Invalid learning rate: {learning_rate}")
         self._policy_reference = weakref.ref(policy)
+        self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), policy.params)
+        self._param_order = policy.param_order
         self.spec = get_optimizer(optimizer_class, optimizer_kwargs)
         self.opt_state = self.spec.make().init(policy.params)
         self.param_groups = [{**self._defaults(optimizer_class, optimizer_kwargs), "lr": learning_rate}]
@@ -49,7 +52,7 @@ class PolicyOptimizer:
         self.__dict__.update(state, _policy_reference=(lambda: None) if policy is None else weakref.ref(policy))
 
     def _defaults(self, optimizer_class: Any, optimizer_kwargs: dict[str, Any]) -> dict[str, Any]:
-        params = list(range(len(self._policy.param_order)))
+        params = list(range(len(self._param_order)))
         if not isinstance(optimizer_class, type):
             simple = {name: value for name, value in optimizer_kwargs.items() if isinstance(value, (bool, int, float, str))}
             return {**simple, "params": params}
@@ -76,7 +79,7 @@ class PolicyOptimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state with the names and layouts of torch's; empty before the first step, as torch's is."""
-        state = opt_state_to_dict(self.opt_state, self._policy.params, self._policy.param_order, self.spec.moment_names)
+        state = opt_state_to_dict(self.opt_state, self._shapes, self._param_order, self.spec.moment_names)
         untouched = all(float(entry.get("step", 1.0)) == 0.0 for entry in state.values())
         return {"state": {} if untouched else state, "param_groups": [dict(group) for group in self.param_groups]}
 
@@ -90,12 +93,12 @@ class PolicyOptimizer:
         """
         state = state_dict["state"]
         fresh = self.spec.make().init(self._policy.params)
-        n_params = len(self._policy.param_order)
+        n_params = len(self._param_order)
         if len(state_dict["param_groups"][0]["params"]) != n_params:
             if not strict:
                 return
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
-        order, names = self._policy.param_order, self.spec.moment_names
+        order, names = self._param_order, self.spec.moment_names
         opt_state = dict_to_opt_state(state, fresh, self._policy.params, order, names) if state else fresh
         self.opt_state = self._policy.on_device(opt_state)
         # The other numbers are those that this optimizer was made with
