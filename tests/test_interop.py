@@ -213,10 +213,11 @@ def test_round_trip_is_exact(name: str) -> None:
     assert theirs.policy_kwargs.keys() == again.policy_kwargs.keys()
 
 
-def test_conversion_changes_neither_generators_nor_environment() -> None:
+@pytest.mark.parametrize("name", mostly_expensive(["cnn", "gSDE"], ("gSDE",)))
+def test_conversion_changes_neither_generators_nor_environment(name: str) -> None:
     results = []
     for converts in (False, True):
-        model = make(PPO, "cnn", policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}})
+        model = make(PPO, name)
         if converts:
             PPO.from_torch(model.to_torch())
         model.learn(48, reset_num_timesteps=False)
@@ -261,7 +262,7 @@ def test_buffers_are_sb3s_own() -> None:
         pass
 
     assert type(make(PPO, "discrete").to_torch().rollout_buffer) is sb3_buffers.RolloutBuffer
-    assert type(make(PPO, "dict").to_torch().rollout_buffer) is sb3_buffers.DictRolloutBuffer
+    assert type(PPO("MultiInputPolicy", make_env("dict"), **KWARGS).to_torch().rollout_buffer) is sb3_buffers.DictRolloutBuffer
     assert make(PPO, "discrete", rollout_buffer_class=Mine).to_torch().rollout_buffer_class is Mine
 
 
@@ -339,8 +340,11 @@ print("read", len(sys.argv) - 1)
 """
 
 
-def test_exported_files_open_where_this_package_is_not_installed(tmp_path: Path) -> None:
-    names = ["discrete", "squashed gSDE", "dict", *OWN]
+OTHERS_OPENED = pytest.param(["discrete", "dict", "scaled cnn", "biased", "functions"], marks=pytest.mark.expensive)
+
+
+@pytest.mark.parametrize("names", [["squashed gSDE", "scaled", "layers"], OTHERS_OPENED], ids=["some", "others"])
+def test_exported_files_open_where_this_package_is_not_installed(names: list[str], tmp_path: Path) -> None:
     models = {name: make(PPO, name) for name in names}
     for name, model in models.items():
         model.save(tmp_path / name.replace(" ", "_"), as_torch=True)
