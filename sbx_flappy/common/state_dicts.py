@@ -167,7 +167,7 @@ def opt_state_to_dict(
     Return the state of an optimizer of optax as the ``"state"`` of a torch optimizer's state dict.
 
     :param opt_state: the state
-    :param params: the parameters
+    :param params: the parameters, or a tree of their structure
     :param order: the paths of the parameters in the order of torch's ``parameters()``
     :param names: see :attr:`OptimizerSpec.moment_names`
     """
@@ -190,7 +190,7 @@ def dict_to_opt_state(
 
     :param state: by number of the parameter
     :param opt_state: a state of the right structure
-    :param params: the parameters
+    :param params: the parameters, or a tree of their structure
     :param order: the paths of the parameters in the order of torch's ``parameters()``
     :param names: see :attr:`OptimizerSpec.moment_names`
     :raises ValueError: if it belongs to another optimizer or network
@@ -239,9 +239,7 @@ def _map_fields(function: Callable[[str, Any], Any], opt_state: PyTree, params: 
     return opt_state
 
 
-def _map_field(
-    function: Callable[[str, Any], Any], name: str, value: Any, params: PyTree, names: Mapping[str, str]
-) -> PyTree:
+def _map_field(function: Callable[[str, Any], Any], name: str, value: Any, params: PyTree, names: Mapping[str, str]) -> PyTree:
     """Replace one field of a named tuple, see :func:`_map_fields`."""
     if name == "count":
         return function("step", value)
