@@ -739,9 +739,11 @@ def test_siblings_survive_a_close(engine: str, close: str) -> None:
     sibling: gym.Env = (
         FlappyBirdEnv(engine=engine, render_mode="rgb_array") if close == "ours" else UpstreamEnv(render_mode="rgb_array")
     )
+    pygame.init()
     sibling.reset()
     sibling.close()
     sibling.close()
+    assert pygame.get_init() == (close == "ours")
     assert_same(play(env, actions, seed=0), expected)
     assert env.render() is not None
 

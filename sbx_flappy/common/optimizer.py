@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 class PolicyOptimizer:
     """
-    One optimizer over all the parameters of a policy, to which it belongs: it does not keep the policy alive, so that a model
-    that is let go frees its memory at once and not when Python next looks for cycles.
+    One optimizer over all the parameters of a policy, which it does not keep alive: a model that is let go frees its memory at
+    once, and not when Python next looks for cycles.
 
     :param policy: the policy whose ``params`` it belongs to
     :param optimizer_class: torch's class or a factory of optax
@@ -31,18 +31,12 @@ class PolicyOptimizer:
         if not learning_rate >= 0.0:
             raise ValueError(f"Invalid learning rate: {learning_rate}")
         self._policy_reference = weakref.ref(policy)
-        self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), policy.params)
         self._param_order = policy.param_order
+        #: The structure of the parameters
+        self._param_tree = jax.tree.map(lambda _: 0, policy.params)
         self.spec = get_optimizer(optimizer_class, optimizer_kwargs)
         self.opt_state = self.spec.make().init(policy.params)
         self.param_groups = [{**self._defaults(optimizer_class, optimizer_kwargs), "lr": learning_rate}]
-
-    @property
-    def _policy(self) -> "BaseJaxPolicy":
-        policy = self._policy_reference()
-        if policy is None:
-            raise ReferenceError("The policy of this optimizer is no more: keep the model, or the policy.")
-        return policy
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_policy_reference": self._policy_reference()}
@@ -70,16 +64,13 @@ class PolicyOptimizer:
 
         :raises NotImplementedError: always
         """
-        raise NotImplementedError(
-            "This model is updated by sbx_flappy's own PPO: load it with sbx_flappy.PPO.load. For torch SB3, save it "
-            "from there with as_torch=True."
-        )
+        raise NotImplementedError("This model is updated by sbx_flappy's own PPO: load it with sbx_flappy.PPO.load.")
 
     step = zero_grad
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state with the names and layouts of torch's; empty before the first step, as torch's is."""
-        state = opt_state_to_dict(self.opt_state, self._shapes, self._param_order, self.spec.moment_names)
+        state = opt_state_to_dict(self.opt_state, self._param_tree, self._param_order, self.spec.moment_names)
         untouched = all(float(entry.get("step", 1.0)) == 0.0 for entry in state.values())
         return {"state": {} if untouched else state, "param_groups": [dict(group) for group in self.param_groups]}
 
@@ -90,16 +81,19 @@ class PolicyOptimizer:
         :param state_dict: one of :meth:`state_dict`, or of torch's optimizer of the same kind
         :param strict: whether it must belong to the same optimizer and network
         :raises ValueError: if it does not
+        :raises ReferenceError: if the policy is no more
         """
         state = state_dict["state"]
-        fresh = self.spec.make().init(self._policy.params)
+        policy = self._policy_reference()
+        if policy is None:
+            raise ReferenceError("The policy of this optimizer is no more: keep the model, or the policy.")
+        fresh = self.spec.make().init(policy.params)
         n_params = len(self._param_order)
         if len(state_dict["param_groups"][0]["params"]) != n_params:
             if not strict:
                 return
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
         order, names = self._param_order, self.spec.moment_names
-        opt_state = dict_to_opt_state(state, fresh, self._policy.params, order, names) if state else fresh
-        self.opt_state = self._policy.on_device(opt_state)
+        self.opt_state = policy.on_device(dict_to_opt_state(state, fresh, self._param_tree, order, names) if state else fresh)
         # The other numbers are those that this optimizer was made with
         self.param_groups[0]["lr"] = float(np.asarray(state_dict["param_groups"][0]["lr"]))

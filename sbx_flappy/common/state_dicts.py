@@ -168,7 +168,7 @@ def opt_state_to_dict(
     Return the state of an optimizer of optax as the ``"state"`` of a torch optimizer's state dict.
 
     :param opt_state: the state
-    :param params: the parameters
+    :param params: the parameters, or a tree of their structure
     :param order: the paths of the parameters in the order of torch's ``parameters()``
     :param names: see :attr:`OptimizerSpec.moment_names`
     """
@@ -191,7 +191,7 @@ def dict_to_opt_state(
 
     :param state: by number of the parameter
     :param opt_state: a state of the right structure
-    :param params: the parameters
+    :param params: the parameters, or a tree of their structure
     :param order: the paths of the parameters in the order of torch's ``parameters()``
     :param names: see :attr:`OptimizerSpec.moment_names`
     :raises ValueError: if it belongs to another optimizer or network
