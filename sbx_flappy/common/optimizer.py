@@ -64,7 +64,10 @@ class PolicyOptimizer:
 
         :raises NotImplementedError: always
         """
-        raise NotImplementedError("This model is updated by sbx_flappy's own PPO: load it with sbx_flappy.PPO.load.")
+        raise NotImplementedError(
+            "This model is updated by sbx_flappy's own PPO: load it with sbx_flappy.PPO.load. For torch SB3, save it "
+            "from there with as_torch=True."
+        )
 
     step = zero_grad
 
