@@ -122,8 +122,7 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
         lacking = {"policy_class", "observation_space", "action_space"} - set(data)
         if needs_data and lacking:
             raise ValueError(f"its data lack {sorted(lacking)}")
-        for name in ("policy.pth", *(("policy.optimizer.pth",) if needs_data else ())):
-            archive.getinfo(name)
+        archive.getinfo("policy.pth")
         for name in archive.namelist():
             if name.endswith(".pth"):
                 check_names(open_nested(archive, name), name)

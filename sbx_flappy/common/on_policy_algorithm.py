@@ -406,7 +406,10 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         cls._check_changes(kwargs, data)
         # The archive is read on the CPU; the attribute says where the model that SB3's method builds will run
         kwargs["_device_name"] = get_device_name(get_jax_device(device))
-        return super().load(path, env, "cpu", custom_objects, print_system_info, force_reset, **kwargs)
+        try:
+            return super().load(path, env, "cpu", custom_objects, print_system_info, force_reset, **kwargs)
+        except KeyError as e:  # a state dict that is not there
+            raise ValueError(f"Error: the file {path} is not that of a whole model, it lacks {e}") from e
 
     @classmethod
     def _assemble(
