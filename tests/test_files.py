@@ -705,14 +705,16 @@ model.learn(10**9, callback=Same(save_freq=1, save_path=folder))
 @pytest.mark.parametrize("how", ["save", "callback"])
 def test_a_kill_at_any_moment_leaves_a_whole_file(how: str, tmp_path: Path) -> None:
     rng = random.Random(0)
-    for _ in range(8):
-        process = subprocess.Popen([sys.executable, "-c", SAVER, tmp_path, how], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        for _ in range(10):  # the file that is there is whole while others are written
-            time.sleep(rng.random() * 0.05)
-            assert PPO.load(tmp_path / "model", safe=True).seed == 0
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    for _ in range(6):
+        command = [sys.executable, "-c", SAVER, str(tmp_path), how]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None and process.stdout.readline() == "ready\n"
+                for _ in range(10):  # the file that is there is whole while others are written
+                    time.sleep(rng.random() * 0.05)
+                    assert PPO.load(tmp_path / "model", safe=True).seed == 0
+            finally:
+                process.send_signal(signal.SIGKILL)
         assert PPO.load(tmp_path / "model").seed == 0
 
 
