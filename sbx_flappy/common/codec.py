@@ -23,8 +23,6 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
 from sbx_flappy.common import buffers, features_extractors, policies, torch_classes
-from sbx_flappy.envs.native_game import SavedGame
-from sbx_flappy.envs.rules import GameState
 
 #: Dtypes that an array may have, by NumPy's kinds: bool, integers, floating point
 KINDS = "biuf"
@@ -161,8 +159,6 @@ TAGS: dict[str, Kind] = {
         (LinearSchedule,), lambda s: [s.start, s.end, s.end_fraction], lambda parts: LinearSchedule(*map(float, parts))
     ),
     "$rl_zoo_linear_schedule": Kind((), lambda s: s.initial_value, _make_zoo_schedule),
-    "$game": Kind((SavedGame,), list, lambda parts: SavedGame(*parts)),
-    "$game_state": Kind((GameState,), list, lambda parts: GameState(*parts)),
 }
 _TAG_OF = {cls: tag for tag, kind in TAGS.items() for cls in kind.types}
 

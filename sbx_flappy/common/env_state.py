@@ -20,6 +20,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper, VecFrameStack
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
+from sbx_flappy.envs import vec_env
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
 from sbx_flappy.envs.native_game import SavedGame
 from sbx_flappy.envs.rules import GameState
@@ -179,7 +180,7 @@ def _in_words(chain: State) -> str:
 
 def name_of(layer: Any) -> str:
     """Return the full name of a layer's class, gymnasium's own for RL-Zoo's copy of it."""
-    name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+    name = vec_env.name_of(layer)
     return SAME_LAYERS.get(name, name)
 
 
@@ -209,9 +210,8 @@ def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
 
 def _stack(env: gym.Env) -> list[gym.Env]:
     """Return an env's wrappers, outermost first, and the env itself."""
-    layers = [env]
-    while isinstance(layers[-1], gym.Wrapper):
-        layers.append(layers[-1].env)
+    wrappers = vec_env.wrappers_of(env)
+    layers = [*wrappers, wrappers[-1].env if wrappers else env]
     return [layer for layer in layers if not isinstance(layer, ResumableEnv)]
 
 

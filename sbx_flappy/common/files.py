@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch as th
 from gymnasium import spaces
+from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.utils import get_system_info
 
 from sbx_flappy.common.archive import DESCRIPTION, FORMAT, ArrayReader, Path, RefusedError, one_error, open_archive, storages
@@ -159,6 +160,19 @@ def _value(name: str, value: Any, reader: ArrayReader, replaced: Mapping[str, An
     return decode(value, reader)
 
 
+def begin(path: Path) -> io.BytesIO:
+    """
+    Return the empty content of a file.
+
+    :param path: path, or an open file, which is looked at before anything is made
+    :raises TypeError: if it is neither
+    :raises ValueError: if it is an open file that cannot be written to
+    """
+    if not isinstance(path, (str, pathlib.Path)):
+        open_path(path, "w")
+    return io.BytesIO()
+
+
 def write(path: Path, content: io.BytesIO) -> None:
     """
     Write a file in SB3's way: with the suffix ".zip", making folders, never over a folder. A path has the new content or, if
@@ -174,11 +188,21 @@ def write(path: Path, content: io.BytesIO) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(content.getbuffer())  # a device or a pipe
         return
+    replace(target, content.getbuffer())
+
+
+def replace(target: pathlib.Path, content: bytes | memoryview) -> None:
+    """
+    Give a path new content in one step: if the process ends at any moment before, it has the old one.
+
+    :param target: no link, device or folder, in a folder that exists
+    :param content: the whole file
+    """
     _remove_stale(target)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
         with open(descriptor, "wb") as file:
-            file.write(content.getbuffer())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode(target))

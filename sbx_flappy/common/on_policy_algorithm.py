@@ -14,7 +14,6 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import check_for_correct_spaces, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
@@ -233,9 +232,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             ``learn(..., reset_num_timesteps=False)`` of the loaded model goes on as if it had never stopped
         :raises ValueError: see :meth:`get_resume_state`
         """
-        if not isinstance(path, (str, pathlib.Path)):
-            open_path(path, "w")  # says what is wrong with an open file
-        content, pending = io.BytesIO(), self._resume_state
+        content, pending = files.begin(path), self._resume_state
         if resumable:
             self._resume_state, include = self.get_resume_state(), [*(include or []), "_resume_state"]
         try:

@@ -3,7 +3,6 @@
 import importlib.util
 import logging
 import math
-import os
 import pathlib
 import warnings
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
+
+from sbx_flappy.common import files
 
 OUTPUTS = ("actions", "values", "log_prob")
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -118,13 +119,7 @@ def export(policy: ActorCriticPolicy, path: str | pathlib.Path) -> None:
             verbose=False,
         )
     assert program is not None
-    target = pathlib.Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(program.model_proto.SerializeToString())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    files.replace(pathlib.Path(path), program.model_proto.SerializeToString())
 
 
 @contextmanager

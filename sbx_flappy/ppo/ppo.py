@@ -11,7 +11,6 @@ import torch as th
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import explained_variance
 
@@ -339,9 +338,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
             return
         if resumable:
             raise ValueError("`resumable=True` is for this PPO's own files; leave it or `as_torch` out.")
-        if not isinstance(path, (str, pathlib.Path)):
-            open_path(path, "w")  # says what is wrong with an open file
-        content = io.BytesIO()
+        content = files.begin(path)
         torch_interop.to_torch(self, "cpu", with_rollout=False).save(content, exclude, include)
         files.write(path, content)
 
