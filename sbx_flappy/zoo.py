@@ -19,20 +19,23 @@ from typing import Any
 
 import numpy as np
 import rl_zoo3.train
+from huggingface_sb3 import EnvironmentName
 from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.utils import ALGOS
-from stable_baselines3 import PPO as TorchPPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, sync_envs_normalization
 
 from sbx_flappy import PPO
+from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
 from sbx_flappy.common.callbacks import ResumePointCallback
 from sbx_flappy.common.interruption import Interruption
+from sbx_flappy.common.torch_ppo import TorchPPO
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
+from sbx_flappy.evaluation import evaluate
 from sbx_flappy.export import export
 
 PROG = "sbx-flappy"
@@ -41,7 +44,7 @@ SETTINGS = "sbx_flappy.hyperparams.ppo"
 QUICK_SETTINGS = "sbx_flappy.hyperparams.ppo_quick"
 
 
-def register_algorithms(ppo: type[BaseAlgorithm]) -> None:
+def register_algorithms(ppo: Any) -> None:
     """
     Put the JAX PPO under "ppo_jax" and the given one under "ppo", in the tables that all of RL-Zoo's modules share.
 
@@ -257,6 +260,26 @@ def run_script(command: str, arguments: list[str]) -> None:
         getattr(importlib.import_module(module), command)()
 
 
+def name_agent(command: str, arguments: list[str]) -> list[str]:
+    """
+    Return a command's arguments with the folder in which a trained agent lies, where they name none.
+
+    :param command: one that plays an agent
+    :param arguments: of the command line
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-f", "--folder")
+    parser.add_argument("-o", "--output-folder")
+    parser.add_argument("--algo", default="ppo")
+    parser.add_argument("--env", default="CartPole-v1", type=EnvironmentName)
+    args, _ = parser.parse_known_args(arguments)
+    if args.folder is not None:
+        return arguments
+    folder, algo = find_agent(args.algo, args.env)
+    videos = ["-o", "videos"] if command == "record_video" and args.output_folder is None and folder != FOLDER else []
+    return [*arguments, "-f", folder, "--algo", algo, *videos]
+
+
 def demo(arguments: list[str]) -> None:
     """Train the JAX PPO, print its score before and after, record a video, and say where all of it lies."""
     parser = argparse.ArgumentParser(
@@ -294,6 +317,7 @@ COMMANDS = {
     "train": "train an agent, resume it (-i) or search for settings (-optimize)",
     "enjoy": "watch a trained agent",
     "record_video": "film a trained agent",
+    "evaluate": "measure the score of a trained agent over many episodes",
     "plot_train": "plot the reward during training",
     "all_plots": "plot the evaluations of several algorithms and print their table",
     "plot_from_file": "plot what all_plots saved, of two runs or more per algorithm",
@@ -314,12 +338,17 @@ def main() -> None:
         commands.add_parser(name, help=description, add_help=False)
     command = parser.parse_args(sys.argv[1:2]).command
     arguments = sys.argv[2:]
-    register_algorithms(ppo=TorchPPO)
+    plays = command in ("enjoy", "record_video", "evaluate")
+    register_algorithms(ppo=EitherPPO if plays else TorchPPO)
     rl_zoo3.train.ExperimentManager = SettingsManager  # type: ignore[attr-defined]
     if command == "demo":
         demo(arguments)
+    elif command == "evaluate":
+        evaluate(arguments, f"{PROG} evaluate")
     elif command == "export":
         export(arguments, f"{PROG} export")
+    elif plays:
+        run_script(command, name_agent(command, arguments))
     else:
         run_script(command, arguments)
 

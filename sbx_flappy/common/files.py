@@ -100,6 +100,15 @@ def read_description(path: Path, replaced: Mapping[str, Any]) -> tuple[dict[str,
             raise ValueError(f"its entry '{DESCRIPTION}' is nested too deeply") from e
 
 
+def is_ours(path: str | pathlib.Path) -> bool:
+    """Return whether a file is a model that this package saved, and not for torch; False for what is no zip file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return DESCRIPTION in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def check_attributes(data: Mapping[str, Any], owner: type) -> None:
     """
     :param data: a model's attributes

@@ -1,0 +1,1 @@
+"""Trained agents in RL-Zoo's layout; installed as ``sbx_flappy.rl_trained_agents``."""
