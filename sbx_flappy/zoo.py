@@ -37,6 +37,7 @@ from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
 from sbx_flappy.evaluation import evaluate
 from sbx_flappy.export import export
+from sbx_flappy.report import report
 
 PROG = "sbx-flappy"
 SETTINGS = "sbx_flappy.hyperparams.ppo"
@@ -322,6 +323,7 @@ COMMANDS = {
     "all_plots": "plot the evaluations of several algorithms and print their table",
     "plot_from_file": "plot what all_plots saved, of two runs or more per algorithm",
     "export": "write a trained agent for torch SB3 or as an ONNX file",
+    "report": "write a page of a training run, or of several side by side",
     "demo": "train the JAX PPO, print its score before and after, and film it",
 }
 
@@ -347,8 +349,13 @@ def main() -> None:
         evaluate(arguments, f"{PROG} evaluate")
     elif command == "export":
         export(arguments, f"{PROG} export")
+<<<<<<< HEAD
     elif plays:
         run_script(command, name_agent(command, arguments))
+=======
+    elif command == "report":
+        report(arguments, f"{PROG} report")
+>>>>>>> report
     else:
         run_script(command, arguments)
 
