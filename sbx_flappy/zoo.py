@@ -349,13 +349,10 @@ def main() -> None:
         evaluate(arguments, f"{PROG} evaluate")
     elif command == "export":
         export(arguments, f"{PROG} export")
-<<<<<<< HEAD
     elif plays:
         run_script(command, name_agent(command, arguments))
-=======
     elif command == "report":
         report(arguments, f"{PROG} report")
->>>>>>> report
     else:
         run_script(command, arguments)
 
