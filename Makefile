@@ -30,7 +30,7 @@ pytest: $(INSTALLED)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 bench: $(INSTALLED)
-	set -e; for file in benchmarks/*.py; do $(BIN)/python $$file; done
+	set -e; for name in train pygame_engine engine; do $(BIN)/python benchmarks/$$name.py; done
 
 type: $(INSTALLED)
 	$(BIN)/mypy

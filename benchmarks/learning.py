@@ -1,0 +1,167 @@
+"""
+Learning curves: train in a fresh process for each seed, then score the checkpoints, then draw.
+
+    python benchmarks/learning.py train --env FlappyBird-v0 --seeds 0 1 2 3 4
+    python benchmarks/learning.py train --env FlappyBird-v0 --seeds 0 1 2 3 4 --algo ppo
+    python benchmarks/learning.py plot --env FlappyBird-v0
+
+``train`` runs RL-Zoo's command ``sbx-flappy train`` with the settings of hyperparams/, one run after the other, and appends to
+benchmarks/results/ENV.csv: a row for each checkpoint, with the seconds since the process was started (imports and compilation
+are in them, scoring is not) and the pipes passed in 20 deterministic episodes on seeds that no training uses. A run whose rows
+are there already is left out. ``plot`` draws docs/images/learning-ENV.png from the table.
+"""
+
+import argparse
+import csv
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from rl_zoo3.utils import ALGOS
+
+from sbx_flappy import FlappyVecEnv
+from sbx_flappy.evaluation import SEED, evaluate_scores
+from sbx_flappy.zoo import TorchPPO, register_algorithms
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+IMAGES = ROOT / "docs" / "images"
+COLUMNS = ["algo", "conf", "seed", "steps", "seconds", "episodes", "limit", "mean", "median", "min", "max"]
+#: For people: the algorithms by RL-Zoo's names
+LABELS = {
+    "ppo_jax": "PPO (sbx_flappy)",
+    "ppo": "PPO (torch SB3)",
+    "ppo_lstm": "RecurrentPPO",
+    "qrdqn": "QR-DQN",
+    "trpo": "TRPO",
+}
+COLOURS = {"ppo_jax": "#0072b2", "ppo": "#d55e00", "ppo_lstm": "#009e73", "qrdqn": "#cc79a7", "trpo": "#e69f00"}
+
+
+def table(env_id: str) -> list[dict[str, str]]:
+    """Return the rows that there are."""
+    path = RESULTS / f"{env_id}.csv"
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(env_id: str, rows: list[dict[str, object]]) -> None:
+    """Add rows to the table."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{env_id}.csv"
+    is_new = not path.exists()
+    with open(path, "a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def train(
+    env_id: str, algo: str, seed: int, folder: Path, save_freq: int, options: list[str]
+) -> list[tuple[int, float, Path]]:
+    """
+    Train in a new process.
+
+    :return: time steps, seconds since the start of the process, and file of each checkpoint and of the last model
+    """
+    command = [sys.executable, "-m", "sbx_flappy.zoo", "train", "--algo", algo, "--env", env_id, "--seed", str(seed)]
+    command += ["-f", str(folder), "--eval-freq", "-1", "--save-freq", str(save_freq), *options]
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.time()
+    with open(folder / f"{algo}-{env_id}-{seed}.log", "w") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+    output = (folder / f"{algo}-{env_id}-{seed}.log").read_text()
+    run = Path(re.findall(r"^Saving to (.*)$", output, re.MULTILINE)[-1])
+    last = int(re.findall(r"total_timesteps\s*\|\s*(\d+)", output)[-1])
+    files = [(int(path.stem.split("_")[-2]), path) for path in run.glob("rl_model_*_steps.zip")]
+    files = [(steps, path) for steps, path in sorted(files) if steps < last] + [(last, run / f"{env_id}.zip")]
+    return [(steps, path.stat().st_mtime - start, path) for steps, path in files]
+
+
+def score(algo: str, path: Path, env: FlappyVecEnv) -> dict[str, float]:
+    """Return what 20 deterministic episodes, one in each game, come to."""
+    kwargs = {"buffer_size": 1} if algo == "qrdqn" else {}
+    model = ALGOS[algo].load(path, device="cpu", **kwargs)
+    env.seed(SEED)
+    scores = evaluate_scores(model, env, env.num_envs).scores
+    assert scores is not None
+    return {
+        "mean": float(scores.mean()),
+        "median": float(np.median(scores)),
+        "min": int(scores.min()),
+        "max": int(scores.max()),
+    }
+
+
+def run(args: argparse.Namespace, options: list[str]) -> None:
+    """Train and score each seed."""
+    register_algorithms(ppo=TorchPPO)
+    env = FlappyVecEnv(args.episodes, args.env, max_episode_steps=args.limit)
+    done = {(row["algo"], row["conf"], row["seed"]) for row in table(args.env)}
+    for seed in args.seeds:
+        if (args.algo, args.conf, str(seed)) in done:
+            continue
+        conf = ["-conf", args.conf] if args.conf else []
+        checkpoints = train(args.env, args.algo, seed, args.folder, args.save_freq, [*conf, *options])
+        rows = []
+        for steps, seconds, path in checkpoints:
+            fixed = {"algo": args.algo, "conf": args.conf, "seed": seed, "steps": steps, "seconds": round(seconds, 1)}
+            rows.append({**fixed, "episodes": args.episodes, "limit": args.limit, **score(args.algo, path, env)})
+            print(rows[-1], flush=True)
+        append(args.env, rows)
+
+
+def plot(env_id: str) -> None:
+    """Draw the curves against steps and minutes: the mean over seeds, with a band from the lowest to the highest."""
+    import matplotlib.pyplot as plt
+
+    rows = table(env_id)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")
+    for kind in sorted({(row["algo"], row["conf"]) for row in rows}):
+        own = [row for row in rows if (row["algo"], row["conf"]) == kind]
+        curves = [[row for row in own if row["seed"] == seed] for seed in sorted({row["seed"] for row in own})]
+        label = LABELS[kind[0]] + (f", {Path(kind[1]).stem}" if kind[1] else "") + f" ({len(curves)} seeds)"
+        for axis, column, unit in ((axes[0], "steps", 1e6), (axes[1], "seconds", 60.0)):
+            longest = min(float(curve[-1][column]) for curve in curves)
+            x = np.linspace(0.0, longest, 200)
+            y = [
+                np.interp(x, [0.0, *(float(row[column]) for row in curve)], [0.0, *(float(row["mean"]) for row in curve)])
+                for curve in curves
+            ]
+            axis.plot(x / unit, np.mean(y, axis=0), label=label, color=COLOURS[kind[0]], linestyle="--" if kind[1] else "-")
+            axis.fill_between(x / unit, np.min(y, axis=0), np.max(y, axis=0), color=COLOURS[kind[0]], alpha=0.2, linewidth=0)
+    axes[0].set(xlabel="time steps (millions)", ylabel="pipes passed, mean of 20 episodes", title=env_id)
+    axes[1].set(xlabel="minutes since the process was started", title="two CPU cores")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small")
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / f"learning-{env_id}.png", dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Learning curves. Further options of `train` go to sbx-flappy train.")
+    parser.add_argument("command", choices=["train", "plot"])
+    parser.add_argument("--env", default="FlappyBird-v0")
+    parser.add_argument("--algo", default="ppo_jax", choices=list(LABELS))
+    parser.add_argument("--conf", default="", help="settings (default: this package's for the algorithm)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--save-freq", type=int, default=100_000, help="time steps between checkpoints")
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--limit", type=int, default=20_000, help="agent steps of an episode")
+    parser.add_argument("-f", "--folder", type=Path, default=Path("logs", "learning"))
+    args, options = parser.parse_known_args()
+    if args.command == "plot":
+        plot(args.env)
+    else:
+        run(args, options)
+
+
+if __name__ == "__main__":
+    main()
