@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from sbx_flappy.envs.registration import register_envs
 
 if TYPE_CHECKING:
+    from sbx_flappy.common.flapjax_extractors import FlapJaxCNN, FlapJaxMlp
     from sbx_flappy.envs.vec_env import FlappyVecEnv
     from sbx_flappy.ppo import PPO
 
 __version__ = "0.1.0"
-__all__ = ["PPO", "FlappyVecEnv", "__version__"]
+__all__ = ["PPO", "FlapJaxCNN", "FlapJaxMlp", "FlappyVecEnv", "__version__"]
 
 register_envs()
 
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from sbx_flappy.envs.vec_env import FlappyVecEnv
 
         return FlappyVecEnv
+    if name in ("FlapJaxCNN", "FlapJaxMlp"):
+        from sbx_flappy.common import flapjax_extractors
+
+        return getattr(flapjax_extractors, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

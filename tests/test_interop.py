@@ -21,7 +21,7 @@ from stable_baselines3.common import buffers as sb3_buffers
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.utils import LinearSchedule
 
-from sbx_flappy import PPO
+from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp
 from sbx_flappy.common.buffers import RolloutBuffer
 from sbx_flappy.common.features_extractors import BaseFeaturesExtractor
 from sbx_flappy.ppo import MlpPolicy
@@ -29,6 +29,7 @@ from tests.oracle import Recorder, make_env, policy_for, train_both
 
 KWARGS: dict[str, Any] = {"n_steps": 24, "batch_size": 16, "n_epochs": 3, "gamma": 0.9, "gae_lambda": 0.8, "seed": 1}
 SMALL_CNN = {"layers": [[8, 8, 4], [16, 4, 2]], "features_dim": 16}
+FLAPJAX_CNN = {"features_extractor_class": FlapJaxCNN, "features_extractor_kwargs": SMALL_CNN, "net_arch": []}
 
 #: observations, actions and arguments of PPO
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -53,6 +54,12 @@ OWN: dict[str, tuple[str, str, dict[str, Any]]] = {
     "scaled": ("vector", "box", {"policy_kwargs": {"obs_center": [0.1, 0.2, 0.3, 0.4, 0.5], "obs_scale": 2.0}}),
     "layers": ("image", "discrete", {"policy_kwargs": {"features_extractor_kwargs": SMALL_CNN}}),
     "scaled cnn": ("image", "discrete", {"policy_kwargs": {"obs_center": 0.5, "obs_scale": 2.0}}),
+    "flapjax cnn": ("image", "discrete", {"policy_kwargs": FLAPJAX_CNN}),
+    "flapjax mlp": (
+        "vector",
+        "box",
+        {"policy_kwargs": {"features_extractor_class": FlapJaxMlp, "net_arch": [], "obs_scale": 2.0}},
+    ),
     "biased": ("vector", "discrete", {"policy_kwargs": {"action_bias_init": [1.0, 0.0, -1.0]}}),
     "functions": ("vector", "discrete", {"policy_kwargs": {"activation_fn": nn.relu, "optimizer_class": optax.adam}}),
 }
@@ -391,7 +398,7 @@ def test_as_torch_takes_exclude_and_open_files_but_nothing_to_resume(tmp_path: P
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
-ONNX = ["discrete", "box", "multi_discrete", "multi_binary", "squashed gSDE", "dict", "layers"]
+ONNX = ["discrete", "box", "multi_discrete", "multi_binary", "squashed gSDE", "dict", "layers", "flapjax cnn"]
 
 
 @pytest.mark.expensive

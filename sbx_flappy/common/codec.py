@@ -22,7 +22,7 @@ from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from sbx_flappy.common import buffers, features_extractors, policies, torch_classes
+from sbx_flappy.common import buffers, features_extractors, flapjax_extractors, policies, torch_classes
 
 #: Dtypes that an array may have, by NumPy's kinds: bool, integers, floating point
 KINDS = "biuf"
@@ -168,6 +168,7 @@ def named_objects() -> dict[str, Any]:
     """Return the classes and functions that may be named in a file, by their names."""
     classes: list[Any] = [*torch_classes.ACTIVATIONS, *torch_classes.OPTIMIZERS]
     classes += [policies.ActorCriticPolicy, policies.ActorCriticCnnPolicy, policies.MultiInputActorCriticPolicy]
+    classes += [flapjax_extractors.FlapJaxCNN, flapjax_extractors.FlapJaxMlp]
     for theirs, ours in (*features_extractors.TORCH_EXTRACTORS.items(), *buffers.BUFFERS.items()):
         classes += [theirs, ours]
     names = {f"{cls.__module__}.{cls.__qualname__}": cls for cls in classes}

@@ -5,7 +5,7 @@ One of your own is a :class:`BaseFeaturesExtractor` too: Flax infers the sizes, 
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -21,7 +21,7 @@ from sbx_flappy.functional.networks import ConvolutionStack, Mlp
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 NOT_AN_IMAGE = (
-    "You should use NatureCNN only with images not with {}\n"
+    "You should use {} only with images not with {}\n"
     "(you are probably using `CnnPolicy` instead of `MlpPolicy` or `MultiInputPolicy`)\n"
     "If you are using a custom environment,\nplease check it using our env checker:\n"
     "https://stable-baselines3.readthedocs.io/en/master/common/env_checker.html.\n"
@@ -100,12 +100,15 @@ class NatureCNN(BaseFeaturesExtractor):
     :param layers: (not in SB3) features, kernel size and stride of each convolution, for a smaller network
     """
 
+    #: of the convolutions, see ``functional.networks.Conv2d``
+    padding: ClassVar[str] = "VALID"
+
     features_dim: int = 512
     normalized_image: bool = False
     layers: tuple[tuple[int, int, int], ...] = NATURE_CNN
 
     def setup(self) -> None:
-        self.cnn = ConvolutionStack(self.layers)
+        self.cnn = ConvolutionStack(self.layers, self.padding)
         self.linear = Mlp((self.features_dim,), nn.relu)
 
     def __call__(self, observations: jax.Array) -> jax.Array:
@@ -114,13 +117,16 @@ class NatureCNN(BaseFeaturesExtractor):
     @classmethod
     def for_space(cls, observation_space: spaces.Space, **kwargs: Any) -> "BaseFeaturesExtractor":
         assert isinstance(observation_space, spaces.Box), (
-            "NatureCNN must be used with a gym.spaces.Box ",
+            f"{cls.__name__} must be used with a gym.spaces.Box ",
             f"observation space, not {observation_space}",
         )
         normalized_image = kwargs.get("normalized_image", False)
-        assert is_image_space(observation_space, normalized_image=normalized_image), NOT_AN_IMAGE.format(observation_space)
+        assert is_image_space(observation_space, normalized_image=normalized_image), NOT_AN_IMAGE.format(
+            cls.__name__, observation_space
+        )
         kwargs["layers"] = check_layers(kwargs.get("layers", NATURE_CNN))
-        check_image_size(observation_space, kwargs["layers"])
+        if cls.padding == "VALID":
+            check_image_size(observation_space, kwargs["layers"])
         return super().for_space(observation_space, **kwargs)
 
 

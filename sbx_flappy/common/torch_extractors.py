@@ -1,5 +1,6 @@
 """
-Features extractors in torch for what this package's take beyond SB3's: layers of the CNN, centre and scale of observations.
+Features extractors in torch for what this package has beyond SB3's: layers of the CNN, centre and scale of observations, and
+the networks of ``flapjax_extractors``.
 
 An exported model holds these classes by value, so that torch SB3 opens it where this package is not installed. So this file
 imports nothing but torch, NumPy, Gymnasium and SB3.
@@ -13,6 +14,7 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
 from torch import nn
+from torch.nn import functional as F
 
 
 class ScaledFlattenExtractor(FlattenExtractor):
@@ -51,6 +53,7 @@ class ScaledNatureCNN(NatureCNN):
 
     obs_center: th.Tensor
     obs_scale: th.Tensor
+    convolution: type[nn.Conv2d] = nn.Conv2d
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class ScaledNatureCNN(NatureCNN):
         modules: list[nn.Module] = []
         channels = observation_space.shape[0]
         for features, kernel_size, stride in layers:
-            modules += [nn.Conv2d(channels, features, kernel_size, stride), nn.ReLU()]
+            modules += [self.convolution(channels, features, kernel_size, stride), nn.ReLU()]
             channels = features
         self.cnn = nn.Sequential(*modules, nn.Flatten())
         with th.no_grad():
@@ -79,3 +82,41 @@ class ScaledNatureCNN(NatureCNN):
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
         return super().forward((observations - self.obs_center) * self.obs_scale)
+
+
+class SameConv2d(nn.Conv2d):
+    """A convolution over images ``[B, C, H, W]`` with a border of zeros as Flax's ``padding="SAME"`` makes it."""
+
+    def forward(self, input: th.Tensor) -> th.Tensor:
+        padding: list[int] = []
+        for size, kernel_size, stride in zip(input.shape[2:], self.kernel_size, self.stride, strict=True):
+            total = max((-(-size // stride) - 1) * stride + kernel_size - size, 0)
+            padding = [total // 2, total - total // 2, *padding]  # torch pads the last axis first
+        return super().forward(F.pad(input, padding))
+
+
+class FlapJaxCNN(ScaledNatureCNN):
+    """The blog's network for pixels, with the parameters of :class:`ScaledNatureCNN`."""
+
+    convolution = SameConv2d
+
+    def __init__(self, observation_space: spaces.Box, features_dim: int = 256, **kwargs: Any) -> None:
+        super().__init__(observation_space, features_dim, **kwargs)
+
+
+class FlapJaxMlp(ScaledFlattenExtractor):
+    """
+    The blog's dense layer with ReLU over what :class:`ScaledFlattenExtractor` returns.
+
+    :param observation_space: the policy's
+    :param features_dim: number of units
+    :param kwargs: ``obs_center`` and ``obs_scale``
+    """
+
+    def __init__(self, observation_space: spaces.Box, features_dim: int = 512, **kwargs: Any) -> None:
+        super().__init__(observation_space, **kwargs)
+        self.linear = nn.Sequential(nn.Linear(self.features_dim, features_dim), nn.ReLU())
+        self._features_dim = features_dim
+
+    def forward(self, observations: th.Tensor) -> th.Tensor:
+        return self.linear(super().forward(observations))

@@ -13,16 +13,19 @@ import torch as th
 
 from sbx_flappy.common import torch_extractors
 from sbx_flappy.common.features_extractors import NATURE_CNN, TORCH_EXTRACTORS, FlattenExtractor, NatureCNN, check_layers
+from sbx_flappy.common.flapjax_extractors import FlapJaxCNN, FlapJaxMlp
 from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.torch_classes import ACTIVATIONS, TANH_GELU
 
 # For good and not for one call: SB3's callbacks save an exported model as well
 cloudpickle.register_pickle_by_value(torch_extractors)
 
-#: The torch classes for what our extractors take beyond SB3's
+#: The torch classes for what our extractors take beyond SB3's, and for those that SB3 does not have
 SCALED: dict[Any, type] = {
     FlattenExtractor: torch_extractors.ScaledFlattenExtractor,
     NatureCNN: torch_extractors.ScaledNatureCNN,
+    FlapJaxCNN: torch_extractors.FlapJaxCNN,
+    FlapJaxMlp: torch_extractors.FlapJaxMlp,
 }
 
 
@@ -52,20 +55,20 @@ def _to_torch_extractor(policy: ActorCriticPolicy, policy_kwargs: Mapping[str, A
     """Return the arguments of torch SB3's policy that say which extractor it has, as far as they are not its defaults."""
     own = policy.features_extractor_class
     classes: dict[Any, type] = {mine: theirs for theirs, mine in TORCH_EXTRACTORS.items()}
-    if own not in classes:
+    if own not in classes and own not in SCALED:
         raise ValueError(
             f"`features_extractor_class` {own.__name__} is a Flax module and has no counterpart in torch. Write it as a "
-            "torch module for stable_baselines3.PPO and set its parameters by hand, or use FlattenExtractor, NatureCNN or "
-            "CombinedExtractor."
+            "torch module for stable_baselines3.PPO and set its parameters by hand, or use one of this package: "
+            "FlattenExtractor, NatureCNN, CombinedExtractor, FlapJaxCNN or FlapJaxMlp."
         )
     arguments = dict(policy_kwargs.get("features_extractor_kwargs") or {})
     layers = check_layers(arguments.pop("layers", NATURE_CNN))
     scaling = {name: getattr(policy, name) for name in _OWN}
     is_scaled = np.any(np.asarray(policy.obs_center) != 0.0) or np.any(np.asarray(policy.obs_scale) != 1.0)
-    if layers == NATURE_CNN and not is_scaled:
+    if own in classes and layers == NATURE_CNN and not is_scaled:
         given = {"features_extractor_class": classes[own], "features_extractor_kwargs": arguments}
         return {name: value for name, value in given.items() if name in policy_kwargs and policy_kwargs[name] is not None}
-    if own is NatureCNN:
+    if issubclass(own, NatureCNN):
         arguments["layers"] = layers
     # SB3 tells its NatureCNN, without dense layers by default, by its class
     return {

@@ -42,6 +42,24 @@ def conv_output_size(size: int, kernel: int, stride: int) -> int:
     return (size - kernel) // stride + 1
 
 
+def pad_same(x: jax.Array, kernel_size: int, stride: int) -> jax.Array:
+    """
+    Surround images with zeros such that a convolution without padding has an output per ``stride`` pixels.
+
+    That is ``padding="SAME"`` of XLA and Flax: where the number of lines is odd, the extra one comes at the bottom and right.
+
+    :param x: images, ``[B, H, W, C]``
+    :param kernel_size: pixels
+    :param stride: pixels
+    :return: ``[B, H', W', C]``, from which a convolution makes ``ceil(H / stride)`` times ``ceil(W / stride)`` positions
+    """
+    padding = [(0, 0)]
+    for size in x.shape[1:3]:
+        total = max((-(-size // stride) - 1) * stride + kernel_size - size, 0)
+        padding.append((total // 2, total - total // 2))
+    return jnp.pad(x, [*padding, (0, 0)])
+
+
 def _pad_or_crop(x: jax.Array, axis: int, size: int) -> jax.Array:
     if x.shape[axis] >= size:
         return jax.lax.slice_in_dim(x, 0, size, axis=axis)

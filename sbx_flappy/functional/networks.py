@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbx_flappy.functional.convolution import conv2d
+from sbx_flappy.functional.convolution import conv2d, pad_same
 from sbx_flappy.functional.distributions import Distribution
 from sbx_flappy.functional.types import PyTree, Variables
 
@@ -50,17 +50,27 @@ class Linear(nn.Module):
 
 
 class Conv2d(nn.Module):
-    """A convolution without padding with torch's default initialization: ``[B, H, W, C]`` to ``[B, H', W', features]``."""
+    """
+    A convolution with torch's default initialization: ``[B, H, W, C]`` to ``[B, H', W', features]``.
+
+    :param features: output channels
+    :param kernel_size: pixels, the same in both directions
+    :param stride: pixels
+    :param padding: "VALID" (none), or "SAME", see :func:`pad_same`
+    """
 
     features: int
     kernel_size: int
     stride: int = 1
+    padding: str = "VALID"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
         init = torch_uniform(int(np.prod(shape[:3])))
         kernel = self.param("kernel", init, shape)
+        if self.padding == "SAME":
+            x = pad_same(x, self.kernel_size, self.stride)
         return conv2d(x, kernel, self.stride) + self.param("bias", init, (self.features,))
 
 
@@ -82,9 +92,11 @@ class ConvolutionStack(nn.Module):
     Convolutions, each followed by ReLU, and flattened in torch's order (channels first).
 
     :param layers: (features, kernel size, stride) of each
+    :param padding: of all, see :class:`Conv2d`
     """
 
     layers: tuple[tuple[int, int, int], ...]
+    padding: str = "VALID"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -94,7 +106,7 @@ class ConvolutionStack(nn.Module):
         """
         x = x.transpose(0, 2, 3, 1)
         for i, (features, kernel_size, stride) in enumerate(self.layers):
-            x = nn.relu(Conv2d(features, kernel_size, stride, name=str(2 * i))(x))
+            x = nn.relu(Conv2d(features, kernel_size, stride, self.padding, name=str(2 * i))(x))
         return x.transpose(0, 3, 1, 2).reshape(x.shape[0], int(np.prod(x.shape[1:])))
 
 
