@@ -4,7 +4,7 @@ BIN = .venv/bin
 INSTALLED = .venv/.installed
 
 # What `make train` trains; each can be set on the command line: make train STEPS=20000 SEED=1
-STEPS ?= 280000
+STEPS ?= 500000
 ENV ?= FlappyBird-v0
 SEED ?= 0
 # What `make pytest` runs, on two cores; make pytest PYTEST_ARGS= runs all, one by one.

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 from rl_zoo3.utils import ALGOS
+from stable_baselines3 import PPO as TorchPPO
 
 from sbx_flappy import FlappyVecEnv
 from sbx_flappy.evaluation import SEED, evaluate_scores
-from sbx_flappy.zoo import TorchPPO, register_algorithms
+from sbx_flappy.zoo import register_algorithms
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

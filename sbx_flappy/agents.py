@@ -6,10 +6,10 @@ from typing import Any
 
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import get_latest_run_id
+from stable_baselines3 import PPO as TorchPPO
 
 from sbx_flappy import PPO
 from sbx_flappy.common.files import is_ours
-from sbx_flappy.common.torch_ppo import TorchPPO
 
 #: Where RL-Zoo's commands look for agents when they are not told
 FOLDER = "rl-trained-agents"

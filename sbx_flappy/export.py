@@ -1,4 +1,4 @@
-"""The command ``sbx-flappy export``: a trained agent of a log folder for torch SB3, or as an ONNX file."""
+"""The command ``sbx-flappy export``: a trained agent of a log folder for torch SB3, to be played only, or as an ONNX file."""
 
 import argparse
 import shutil
@@ -9,10 +9,13 @@ from rl_zoo3.utils import get_latest_run_id, get_model_path
 
 from sbx_flappy import PPO
 
+#: Attributes that a training left behind, without which a model plays
+OF_TRAINING = ("_last_obs", "_last_episode_starts", "_last_original_obs", "ep_info_buffer", "ep_success_buffer")
+
 
 def export(arguments: list[str], prog: str) -> None:
     """
-    Write a trained agent as a run of torch SB3's "ppo" in a log folder, which RL-Zoo's commands play, or as an ONNX file.
+    Write a trained agent as a run of "ppo" in a log folder, which RL-Zoo's commands play, or as an ONNX file.
 
     :param arguments: of the command line
     :param prog: the command's name, for its help
@@ -24,6 +27,8 @@ def export(arguments: list[str], prog: str) -> None:
     parser.add_argument("--exp-id", default=0, type=int, help="Experiment ID (default: 0: latest, -1: no exp folder)")
     parser.add_argument("--load-best", action="store_true", help="Export the best model instead of the last one")
     parser.add_argument("-o", "--output", help="Log folder to write to (default: the same)")
+    parser.add_argument("--framework", choices=["torch", "jax"], default="torch", help="Whose file it is (default: torch)")
+    parser.add_argument("--to-play", action="store_true", help="Leave out what only a training needs: a quarter of the size")
     parser.add_argument("--onnx", metavar="PATH", help="Write this ONNX file instead")
     args = parser.parse_args(arguments)
     _, model_path, log_path = get_model_path(args.exp_id, args.folder, args.algo, args.env, args.load_best)
@@ -38,5 +43,15 @@ def export(arguments: list[str], prog: str) -> None:
     settings = Path(log_path, args.env)  # config.yml, args.yml, vecnormalize.pkl
     if settings.is_dir():
         shutil.copytree(settings, target / args.env)
-    model.save(target / f"{args.env}.zip", as_torch=True)
-    print(f"torch SB3's model: {target / args.env}.zip")
+    if args.to_play:
+        forget_optimizer(model)
+    exclude = OF_TRAINING if args.to_play else ()
+    model.save(target / f"{args.env}.zip", exclude, as_torch=args.framework == "torch")
+    name = "torch SB3's model" if args.framework == "torch" else "Model"
+    print(f"{name}: {target / args.env}.zip")
+
+
+def forget_optimizer(model: PPO) -> None:
+    """Let a model's optimizer be as before its first step, whose state takes no room in a file."""
+    optimizer = model.policy.optimizer
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": {}})

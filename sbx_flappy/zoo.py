@@ -23,6 +23,7 @@ from huggingface_sb3 import EnvironmentName
 from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.utils import ALGOS
+from stable_baselines3 import PPO as TorchPPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -32,7 +33,6 @@ from sbx_flappy import PPO
 from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
 from sbx_flappy.common.callbacks import ResumePointCallback
 from sbx_flappy.common.interruption import Interruption
-from sbx_flappy.common.torch_ppo import TorchPPO
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
 from sbx_flappy.evaluation import evaluate
@@ -41,8 +41,6 @@ from sbx_flappy.report import report
 
 PROG = "sbx-flappy"
 SETTINGS = "sbx_flappy.hyperparams.ppo"
-#: Settings that learn within minutes, which ``demo`` prefers
-QUICK_SETTINGS = "sbx_flappy.hyperparams.ppo_quick"
 
 
 def register_algorithms(ppo: Any) -> None:
@@ -290,13 +288,9 @@ def demo(arguments: list[str]) -> None:
     parser.add_argument("--env", default="FlappyBird-v0", help="environment ID")
     parser.add_argument("-f", "--log-folder", default="logs", help="Log folder")
     parser.add_argument("-tb", "--tensorboard-log", help="Tensorboard log dir (default: tensorboard in the log folder)")
-    parser.add_argument("-conf", "--conf-file", help="Settings (default: those that learn within minutes, if any)")
     parser.add_argument("--video-length", default="500", help="Length of the video, in timesteps")
     args, others = parser.parse_known_args(arguments)
     agent = ["--algo", "ppo_jax", "--env", args.env, "-f", args.log_folder]
-    quick = QUICK_SETTINGS if args.env in importlib.import_module(QUICK_SETTINGS).hyperparams else None
-    conf_file = args.conf_file or quick
-    others += ["-conf", conf_file] if conf_file else []
     tensorboard = args.tensorboard_log or str(Path(args.log_folder, "tensorboard"))
     runs: list[DemoManager] = []
 

@@ -14,7 +14,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import explained_variance
 
-from sbx_flappy.common import files, onnx_export, programs, torch_interop
+from sbx_flappy.common import files, onnx_export, programs, torch_interop, torch_policies
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
 from sbx_flappy.common.validation import MAX, check_integer, check_keywords, check_number, suggest
@@ -103,7 +103,10 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         "CnnPolicy": CnnPolicy,
         "MultiInputPolicy": MultiInputPolicy,
     }
+    # SB3's own last: they are what a model becomes in torch
     torch_policies = {
+        torch_policies.MlpPolicy: MlpPolicy,
+        torch_policies.CnnPolicy: CnnPolicy,
         sb3_policies.ActorCriticPolicy: MlpPolicy,
         sb3_policies.ActorCriticCnnPolicy: CnnPolicy,
         sb3_policies.MultiInputActorCriticPolicy: MultiInputPolicy,
