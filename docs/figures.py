@@ -1,7 +1,8 @@
 """
-Makes the figures of docs/flapjax.md: ``python docs/figures.py preprocessing`` and ``python docs/figures.py cartpole``.
+Makes the figures of docs/flapjax.md, ``python docs/figures.py preprocessing`` and ``python docs/figures.py cartpole``, and the
+animation of README.md, ``python docs/figures.py flappy``.
 
-Each writes PNG files to docs/images, or to the folder that ``-o`` names.
+Each writes PNG files, or a GIF, to docs/images, or to the folder that ``-o`` names.
 """
 
 import argparse
@@ -21,9 +22,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 from stable_baselines3.common.monitor import load_results
 
 import sbx_flappy
+from sbx_flappy import PPO
 from sbx_flappy.envs.constants import (
     FLAP,
     FRAME_SIZE,
@@ -36,8 +39,10 @@ from sbx_flappy.envs.constants import (
     SCREEN_WIDTH,
 )
 from sbx_flappy.envs.wrappers import FlapCooldown, PixelObservation, UpstreamGame
+from sbx_flappy.evaluation import SEED
 
 GAME = GAMES["v0"]
+AGENT = Path(__file__).parents[1] / "rl-trained-agents" / "ppo" / "FlappyBird-v0_1" / "FlappyBird-v0.zip"
 #: Steps of the agent before the first picture: the first pipe is near the bird then
 N_STEPS = 20
 DPI = 100
@@ -164,7 +169,39 @@ def cartpole() -> dict[str, Figure]:
     return {"cartpole": figure}
 
 
-FIGURES = {"preprocessing": preprocessing, "cartpole": cartpole}
+class Animation:
+    """
+    Frames that are shown one after the other.
+
+    :param frames: each uint8 ``(H, W, 3)``
+    :param fps: frames per second
+    """
+
+    def __init__(self, frames: list[np.ndarray], fps: float) -> None:
+        self.images = [Image.fromarray(frame) for frame in frames]
+        self.duration = 1000 / fps
+
+    def savefig(self, path: Path, **_: Any) -> None:
+        """Write a GIF with one palette for all frames."""
+        palette = self.images[len(self.images) // 2].quantize(64)
+        first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self.images)
+        first.save(path, save_all=True, append_images=others, duration=self.duration, loop=0, optimize=True)
+
+
+def flappy(n_steps: int = 120) -> dict[str, Animation]:
+    """The agent that comes with the package, in upstream's game, at half the size."""
+    env = gym.make("FlappyBird-v0", engine="pygame", render_mode="rgb_array")
+    model = PPO.load(AGENT, safe=True)
+    observation, _ = env.reset(seed=SEED)
+    frames = []
+    for _ in range(n_steps):
+        observation, *_, info = env.step(model.predict(observation, deterministic=True)[0])
+        frames.append(np.asarray(env.render())[::2, ::2])
+    print(f"{info['score']} pipes in {n_steps} steps")
+    return {"flappy": Animation(frames, fps=30 / GAME["frame_skip"])}
+
+
+FIGURES = {"preprocessing": preprocessing, "cartpole": cartpole, "flappy": flappy}
 
 
 def main() -> None:
@@ -174,8 +211,9 @@ def main() -> None:
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     for name, figure in FIGURES[args.name]().items():
-        figure.savefig(args.output / f"{name}.png", metadata={"Software": f"sbx_flappy {sbx_flappy.__version__}"})
-        print(args.output / f"{name}.png")
+        path = args.output / f"{name}.{'gif' if isinstance(figure, Animation) else 'png'}"
+        figure.savefig(path, metadata={"Software": f"sbx_flappy {sbx_flappy.__version__}"})
+        print(path)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ from sbx_flappy.export import export
 from sbx_flappy.report import report
 
 PROG = "sbx-flappy"
-SETTINGS = "sbx_flappy.hyperparams.ppo"
+#: Other algorithms that this package has settings for
+YARDSTICKS = ("trpo", "qrdqn", "ppo_lstm")
 
 
 def register_algorithms(ppo: Any) -> None:
@@ -78,15 +79,16 @@ ExperimentManager.default_vec_env_cls = DefaultVecEnv()  # type: ignore[assignme
 
 def find_settings(algo: str, env_id: str) -> str | None:
     """
-    Return where the settings lie when the command names none: our own, else RL-Zoo's for PPO.
+    Return where the settings lie when the command names none: this package's own, else RL-Zoo's for PPO.
 
-    :return: what ``-conf`` takes, or None for an algorithm whose settings RL-Zoo finds itself
+    :return: what ``-conf`` takes, or None where RL-Zoo finds its settings itself
     """
-    if algo not in ("ppo", "ppo_jax"):
-        return None
-    if env_id in importlib.import_module(SETTINGS).hyperparams:
-        return SETTINGS
-    return str(Path(rl_zoo3.train.__file__).parent / "hyperparams" / "ppo.yml")
+    name = "ppo" if algo == "ppo_jax" else algo
+    if name in YARDSTICKS or name == "ppo":
+        module = f"sbx_flappy.hyperparams.{name}"
+        if env_id in importlib.import_module(module).hyperparams:
+            return module
+    return str(Path(rl_zoo3.train.__file__).parent / "hyperparams" / "ppo.yml") if name == "ppo" else None
 
 
 class ResumableModel:

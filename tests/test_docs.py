@@ -1,7 +1,14 @@
-"""The Python in the README and the documentation runs as it stands, and docs/faults.md names the tests that there are."""
+"""
+The Python in the README and the documentation runs as it stands, the README's commands with a small budget, and docs/faults.md
+names the tests that there are.
+"""
 
 import ast
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,10 +33,65 @@ def test_there_is_python_in_the_documentation() -> None:
     assert len(BLOCKS) >= 4
 
 
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.strip()
+]
+#: What makes a command short; RL-Zoo takes the last of several
+BUDGETS = {
+    "train": ["-n", "128", "-params", "n_envs:2", "n_steps:32", "batch_size:32", "n_epochs:1"],
+    "enjoy": ["-n", "50"],
+    "record_video": ["-n", "20"],
+    "evaluate": ["-n", "2", "--max-episode-steps", "20"],
+    "demo": ["-n", "64", "--eval-episodes", "1", "--video-length", "5"],
+}
+
+
+def run_command(command: list[str], folder: Path) -> str:
+    """Run one of the README's commands as in a shell where the package is installed, but short; return what it printed."""
+    subcommand = command[1] if command[0] == "sbx-flappy" else command[2].removeprefix("rl_zoo3.")
+    if command[0] == "sbx-flappy":
+        command = [sys.executable, "-m", "sbx_flappy.zoo", *command[1:]]
+    elif command[0] == "python":
+        command = [sys.executable, *command[1:]]
+    environment = {**os.environ, "MPLBACKEND": "Agg", "SDL_VIDEODRIVER": "dummy", "PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    arguments = [*command, *BUDGETS.get(subcommand, [])]
+    result = subprocess.run(arguments, cwd=folder, env=environment, timeout=600, check=False, **pipes)  # type: ignore[call-overload]
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+@pytest.mark.expensive
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    commands = [command for command in COMMANDS if command[0] != "make"]
+    assert len(commands) >= 12
+    for command in commands:
+        run_command(command, tmp_path)
+    assert (tmp_path / "comparison.html").stat().st_size > 10_000
+    assert list(tmp_path.glob("videos/*.mp4")), "record_video of the package's own agent writes to the working folder"
+
+
+@pytest.mark.expensive
+def test_make_train_runs(tmp_path: Path) -> None:
+    """What ``make train`` would run, in another folder and with a smaller budget; ``make pytest`` is what runs this test."""
+    assert [command[1] for command in COMMANDS if command[0] == "make"] == ["train", "pytest"]
+    # As if everything were installed
+    printed = subprocess.run(
+        ["make", "-n", "-o", ".venv/.installed", "train"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    command = shlex.split(printed.stdout.splitlines()[-1])
+    assert command[0] == ".venv/bin/sbx-flappy"
+    output = run_command(["sbx-flappy", *command[1:], "-params", "n_envs:2", "n_steps:16", "batch_size:32"], tmp_path)
+    assert "After training:  score" in output
+
+
 @pytest.mark.fault(37)
 def test_readme_names_the_setting_for_gpu_memory() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert "JAX takes three quarters of its memory at the start; `XLA_PYTHON_CLIENT_PREALLOCATE=false` stops that" in readme
+    assert "JAX takes three quarters of its memory at the start; `XLA_PYTHON_CLIENT_PREALLOCATE=false` stops that" in README
 
 
 # --- docs/faults.md ---------------------------------------------------------------------------------------------------

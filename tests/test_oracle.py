@@ -11,7 +11,8 @@ from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
-from sbx_flappy import PPO
+from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp, FlappyVecEnv
+from sbx_flappy.common import torch_policies
 from sbx_flappy.common.buffers import RolloutBuffer
 from tests.oracle import make_env, make_pair, policy_for, train_both
 
@@ -231,3 +232,44 @@ def test_same_seed_gives_torchs_run(name: str) -> None:
     assert len(np.unique(ours)) > 1
     for key, tensor in models[1].policy.state_dict().items():
         np.testing.assert_allclose(models[0].policy.state_dict()[key].numpy(), tensor.numpy(), atol=2e-3, err_msg=key)
+
+
+SMALL_CNN = {"features_extractor_kwargs": {"features_dim": 16, "layers": [[4, 7, 7], [8, 2, 2]]}}
+SCALED = {"obs_center": 0.66, "obs_scale": 4.0, "action_bias_init": [0.0, -2.2]}
+#: Policy, environment and ``policy_kwargs`` that only this package's policies know, in JAX and in torch
+OWN_SETTINGS: dict[str, tuple[type, str, dict[str, Any]]] = {
+    "pixels": (torch_policies.CnnPolicy, "FlappyBird-v0", {**SMALL_CNN, **SCALED}),
+    "numbers": (torch_policies.MlpPolicy, "FlappyBirdFeatures-v0", {"obs_center": [0.4] * 12, "obs_scale": [3.0] * 12}),
+    "nothing": (torch_policies.MlpPolicy, "FlappyBirdFeatures-v1", {}),
+    "layers after pixels": (torch_policies.CnnPolicy, "FlappyBird-v1", {**SMALL_CNN, "net_arch": [8]}),
+    "blog's CNN": (
+        torch_policies.CnnPolicy,
+        "FlappyBird-v0",
+        {"features_extractor_class": FlapJaxCNN, "features_extractor_kwargs": {"features_dim": 16}, "net_arch": []},
+    ),
+    "blog's MLP": (
+        torch_policies.MlpPolicy,
+        "FlappyBirdFeatures-v0",
+        {"features_extractor_class": FlapJaxMlp, "features_extractor_kwargs": {"features_dim": 16}, "net_arch": []},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_SETTINGS)
+def test_settings_that_sb3_does_not_know_train_torch_alike(name: str) -> None:
+    policy, env_id, policy_kwargs = OWN_SETTINGS[name]
+    runs, starts, models = [NoteActions(), NoteActions()], [], []
+    for algorithm, note in zip((PPO, sb3.PPO), runs, strict=True):
+        kwargs = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "device": "cpu", "policy_kwargs": policy_kwargs}
+        models.append(algorithm(policy, FlappyVecEnv(2, env_id), **kwargs))
+        starts.append({key: tensor.clone() for key, tensor in models[-1].policy.state_dict().items()})
+        models[-1].learn(96, callback=note)
+    assert policy_kwargs == OWN_SETTINGS[name][2]
+    np.testing.assert_array_equal(*(np.array(note.actions) for note in runs))
+    ends = [model.policy.state_dict() for model in models]
+    for (ours, theirs), atol in ((starts, 1e-6), (ends, 1e-3)):
+        assert list(ours) == list(theirs)
+        for key, tensor in theirs.items():
+            np.testing.assert_allclose(ours[key].numpy(), tensor.numpy(), rtol=1e-5, atol=atol, err_msg=key)
+    if "action_bias_init" in policy_kwargs:
+        assert starts[1]["action_net.bias"].tolist() == pytest.approx(policy_kwargs["action_bias_init"])

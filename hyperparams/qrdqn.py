@@ -1,0 +1,5 @@
+"""``qrdqn.yml`` as a Python module, for ``-conf sbx_flappy.hyperparams.qrdqn``: after an install no file path is needed."""
+
+from sbx_flappy.hyperparams import load
+
+hyperparams = load("qrdqn")

@@ -1,0 +1,184 @@
+"""``sbx-flappy evaluate``: scores of trained agents, and where agents are found."""
+
+import csv
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from huggingface_sb3 import EnvironmentName
+from rl_zoo3.utils import ALGOS
+from stable_baselines3 import PPO as TorchPPO
+
+from sbx_flappy import PPO, FlappyVecEnv
+from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
+from sbx_flappy.envs.registration import ENV_IDS
+from sbx_flappy.evaluation import SEED, evaluate, evaluate_scores, summarize
+from sbx_flappy.export import OF_TRAINING, export
+
+AGENTS = Path(__file__).parents[1] / FOLDER
+FEATURES = "FlappyBirdFeatures-v0"
+
+
+class Flapper:
+    """Flaps whenever the bird is below the middle of the next gap, which passes a few pipes; ``predict`` is all it has."""
+
+    def predict(
+        self, observation: np.ndarray, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> Any:
+        last_gap = np.where(observation[:, 3] < 0.2, (observation[:, 7] + observation[:, 8]) / 2, 0.0)
+        gap = np.where(observation[:, 0] > 0.1, (observation[:, 1] + observation[:, 2]) / 2, last_gap)
+        return (observation[:, 9] > gap + 0.02).astype(int), None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log folder with a model that has learnt nothing, ours under "ppo_jax" and torch's under "ppo"."""
+    folder = tmp_path_factory.mktemp("logs")
+    for algo, cls in (("ppo_jax", PPO), ("ppo", TorchPPO)):
+        model = cls("MlpPolicy", FlappyVecEnv(2, FEATURES), n_steps=8, batch_size=16, n_epochs=1, seed=0, device="cpu")
+        (folder / algo / f"{FEATURES}_1").mkdir(parents=True)
+        model.learn(16).save(folder / algo / f"{FEATURES}_1" / f"{FEATURES}.zip")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names that the command line knows."""
+    monkeypatch.setitem(ALGOS, "ppo_jax", PPO)
+    monkeypatch.setitem(ALGOS, "ppo", EitherPPO)
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_the_episodes() -> None:
+    env = FlappyVecEnv(4, FEATURES, max_episode_steps=300)
+    env.seed(3)
+    episodes = evaluate_scores(Flapper(), env, 8)
+    env.seed(3)
+    observations, ended = env.reset(), []
+    counts = np.zeros(4, int)
+    while counts.min() < 2:
+        observations, _, dones, infos = env.step(Flapper().predict(observations)[0])
+        for game in np.flatnonzero(dones):
+            counts[game] += 1
+            if counts[game] <= 2:  # each game has its share of episodes
+                ended.append((infos[game]["score"], infos[game]["episode"]["r"], infos[game]["episode"]["l"]))
+    assert episodes.scores is not None and max(episodes.scores) > 0
+    assert list(zip(*(column.tolist() for column in episodes), strict=True)) == ended
+
+
+def test_an_environment_without_pipes_has_rewards_alone() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8)
+    episodes = evaluate_scores(model, model.get_env(), 3)
+    assert episodes.scores is None
+    np.testing.assert_array_equal(episodes.rewards, episodes.lengths)
+
+
+def test_summary_of_numbers() -> None:
+    assert summarize(np.array([1, 2, 6])) == pytest.approx(
+        {"mean": 3.0, "error": np.sqrt(7 / 3), "median": 2.0, "min": 1.0, "max": 6.0}
+    )
+    assert summarize(np.array([4]))["error"] == 0.0
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algo", ["ppo_jax", "ppo"])
+def test_the_command_prints_both_kinds_and_writes_each_episode(
+    algo: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "episodes.csv"
+    agent = ["--algo", algo, "--env", FEATURES, "-f", str(folder)]
+    evaluate([*agent, "-n", "6", "--max-episode-steps", "12", "-o", str(table)], "evaluate")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[-2:]] == ["deterministic", "stochastic"]
+    assert "score mean 0.00 +- 0.00" in lines[-1]
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["actions"] for row in rows] == ["deterministic"] * 6 + ["stochastic"] * 6
+    assert max(int(row["length"]) for row in rows) == 12
+
+
+def test_both_engines_score_the_same(folder: Path, tmp_path: Path) -> None:
+    tables = []
+    for engine in ("native", "pygame"):
+        agent = ["--algo", "ppo_jax", "--env", FEATURES, "-f", str(folder), "--only", "stochastic"]
+        evaluate([*agent, "-n", "3", "--engine", engine, "-o", str(tmp_path / engine)], "evaluate")
+        tables.append((tmp_path / engine).read_text())
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["-n", "0"], "--n-episodes must be at least 1, got 0"), (["--engine", "godot"], "invalid choice: 'godot'")],
+)
+def test_a_wrong_command_line_is_named(
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        evaluate(["--env", FEATURES, "-f", str(folder), *arguments], "evaluate")
+    assert message in capsys.readouterr().err
+
+
+def test_evaluation_plays_other_games_than_trainings() -> None:
+    assert SEED % 2**16 >= 1024  # a training's seeds have the number of the environment in the low 16 bits
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+def test_agents_are_looked_for_here_then_in_the_package(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = EnvironmentName("FlappyBird-v0")
+    assert find_agent("ppo", name) == find_agent("ppo_jax", name) == (str(AGENTS), "ppo")
+    assert find_agent("a2c", name) == (FOLDER, "a2c")  # RL-Zoo then asks its hub
+    shutil.copytree(folder / "ppo_jax" / f"{FEATURES}_1", tmp_path / FOLDER / "ppo_jax" / "FlappyBird-v0_1")
+    assert find_agent("ppo_jax", name) == (FOLDER, "ppo_jax")
+    assert find_agent("ppo", name) == (str(AGENTS), "ppo")
+
+
+@pytest.mark.parametrize(("algo", "cls"), [("ppo_jax", PPO), ("ppo", TorchPPO)])
+def test_a_file_decides_which_ppo_plays_it(algo: str, cls: type, folder: Path) -> None:
+    assert type(EitherPPO.load(folder / algo / f"{FEATURES}_1" / f"{FEATURES}.zip", device="cpu")) is cls
+
+
+@pytest.mark.parametrize("env_id", ENV_IDS)
+def test_the_package_has_an_agent_of_each_id(env_id: str) -> None:
+    run = AGENTS / "ppo" / f"{env_id}_1"
+    model = PPO.load(run / f"{env_id}.zip", safe=True)
+    assert model.policy.optimizer.state_dict()["state"] == {}
+    settings = yaml.unsafe_load((run / env_id / "config.yml").read_text())
+    assert dict(settings)["policy"].startswith("sbx_flappy.")
+    assert not re.search(r"(^|\s)/", (run / env_id / "args.yml").read_text())  # no place on the machine that trained it
+    env = FlappyVecEnv(4, env_id, max_episode_steps=600)
+    env.seed(SEED)
+    scores = evaluate_scores(model, env, 4).scores
+    assert scores is not None and np.median(scores) >= 20
+
+
+def test_the_agents_are_small() -> None:
+    assert sum(path.stat().st_size for path in AGENTS.rglob("*") if path.is_file()) < 10e6
+
+
+# --- export to play ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_an_agent_to_play_is_small_and_plays_the_same(framework: str, folder: Path, tmp_path: Path) -> None:
+    agent = ["--algo", "ppo_jax", "--env", FEATURES, "-f", str(folder), "-o", str(tmp_path)]
+    export([*agent, "--framework", framework, "--to-play"], "export")
+    path = tmp_path / "ppo" / f"{FEATURES}_1" / f"{FEATURES}.zip"
+    model = EitherPPO.load(path, device="cpu")
+    assert type(model) is (PPO if framework == "jax" else TorchPPO)
+    assert not model.policy.optimizer.state_dict()["state"]
+    assert not any(getattr(model, name, None) for name in OF_TRAINING)
+    whole = PPO.load(folder / "ppo_jax" / f"{FEATURES}_1" / f"{FEATURES}.zip")
+    observations = np.random.default_rng(0).uniform(-1, 1, (50, 12)).astype(np.float32)
+    actions = [each.predict(observations, deterministic=True)[0] for each in (whole, model)]
+    np.testing.assert_array_equal(*actions)
