@@ -42,7 +42,8 @@ def export(arguments: list[str], prog: str) -> None:
     target.mkdir(parents=True)
     settings = Path(log_path, args.env)  # config.yml, args.yml, vecnormalize.pkl
     if settings.is_dir():
-        shutil.copytree(settings, target / args.env)
+        # command.txt names a place on the machine that trained
+        shutil.copytree(settings, target / args.env, ignore=shutil.ignore_patterns("command.txt" if args.to_play else ""))
     if args.to_play:
         forget_optimizer(model)
     exclude = OF_TRAINING if args.to_play else ()
