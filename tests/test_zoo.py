@@ -108,7 +108,7 @@ def test_gym_package_decides_whose_ppo_rl_zoo_trains(package: str, expected: str
     settings = ["-conf", "sbx_flappy.hyperparams.ppo", *TINY, *NO_EVAL]
     output = run("rl_zoo3.train", "--env", "FlappyBird-v0", "--gym-packages", package, *settings, cwd=tmp_path)
     assert "Loading hyperparameters from: sbx_flappy.hyperparams.ppo" in output
-    assert "'policy': 'sbx_flappy.common.torch_policies.CnnPolicy'" in output
+    assert "'sbx_flappy.common.torch_policies.CnnPolicy'" in output
     assert trained_by(tmp_path / "logs/ppo/FlappyBird-v0_1/FlappyBird-v0.zip") == expected
 
 
@@ -145,16 +145,23 @@ def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     with zipfile.ZipFile(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip") as archive:
         data = json.loads(archive.read("data"))
     settings = yaml.safe_load(SETTINGS.read_text())["FlappyBird-v0"]
-    for key in ("gamma", "gae_lambda", "ent_coef", "vf_coef"):
+    for key in ("gamma", "gae_lambda", "ent_coef"):
         assert data[key] == settings.pop(key), key
     assert (data["n_envs"], data["n_steps"], data["batch_size"], data["n_epochs"], data["seed"]) == (2, 16, 32, 1, 3)
-    assert data["policy_kwargs"]["features_extractor_kwargs"] == {"features_dim": 256}
+    assert data["policy_kwargs"]["features_extractor_kwargs"] == {"features_dim": 128, "layers": [[16, 7, 7], [32, 2, 2]]}
+    assert [data["policy_kwargs"][name] for name in ("obs_center", "obs_scale", "action_bias_init")] == [
+        0.66,
+        4.0,
+        [0.0, -2.2],
+    ]
     assert data["observation_space"]["_shape"] == [2, 84, 84]
-    # Half of lin_2.5e-4 and of lin_0.1 at half of the progress
+    # Half of lin_1e-3 at half of the progress
     model = PPO.load(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip")
-    assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (1.25e-4, 0.05)
+    assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (5e-4, 0.2)
     checked = {"n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "clip_range", "policy_kwargs"}
-    assert settings.keys() - checked == {"n_timesteps", "policy"}
+    assert settings.keys() - checked == {"n_timesteps", "policy", "normalize", "monitor_kwargs"}
+    assert model.get_vec_normalize_env() is None and (logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0/vecnormalize.pkl").exists()
+    assert "score" in (logs / "ppo_jax/FlappyBird-v0_1/0.monitor.csv").read_text().splitlines()[1]
 
 
 @pytest.mark.fault(22, 45)
