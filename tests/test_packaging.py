@@ -75,9 +75,12 @@ def test_wheel_holds_every_source_file_and_no_other(wheel: Path) -> None:
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "sbx_flappy").rglob("*.py")} | {"sbx_flappy/py.typed"}
     settings = {f"sbx_flappy/hyperparams/{path.name}" for path in (ROOT / "hyperparams").glob("*.*")}
     assert "sbx_flappy/hyperparams/ppo.yml" in settings
+    listed = subprocess.run(["git", "ls-files", "rl-trained-agents"], cwd=ROOT, capture_output=True, text=True, check=True)
+    agents = {name.replace("rl-trained-agents", "sbx_flappy/rl_trained_agents") for name in listed.stdout.splitlines()}
+    assert "sbx_flappy/rl_trained_agents/ppo/FlappyBird-v0_1/FlappyBird-v0.zip" in agents
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == ours | settings
+    assert names == ours | settings | agents
 
 
 def test_wheel_works_from_another_folder(site: Path, tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ def test_wheel_works_from_another_folder(site: Path, tmp_path: Path) -> None:
     package, settings, n_steps = run(sys.executable, "-c", script, site=site, cwd=tmp_path).splitlines()
     assert Path(package).is_relative_to(site)
     assert Path(settings).is_relative_to(site)
-    assert n_steps == "128"
+    assert n_steps == "64"
 
 
 @pytest.mark.expensive
@@ -100,6 +103,9 @@ def test_command_of_the_wheel_trains(site: Path, tmp_path: Path) -> None:
     output = run(site / "bin" / "sbx-flappy", "train", *agent, *budget, site=site, cwd=tmp_path)
     assert "Loading hyperparameters from: sbx_flappy.hyperparams.ppo" in output
     assert (tmp_path / "logs/ppo_jax/FlappyBirdFeatures-v0_1/FlappyBirdFeatures-v0.zip").is_file()
+    agent = ["--algo", "ppo", "--env", "FlappyBird-v0", "--no-render"]
+    output = run(site / "bin" / "sbx-flappy", "enjoy", *agent, "-n", "20", site=site, cwd=tmp_path)
+    assert str(site / "sbx_flappy" / "rl_trained_agents") in output
 
 
 def test_version_is_that_of_the_metadata() -> None:
