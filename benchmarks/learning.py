@@ -127,9 +127,13 @@ def plot(env_id: str) -> None:
     for kind in sorted({(row["algo"], row["conf"]) for row in rows}):
         own = [row for row in rows if (row["algo"], row["conf"]) == kind]
         curves = [[row for row in own if row["seed"] == seed] for seed in sorted({row["seed"] for row in own})]
-        label = LABELS[kind[0]] + (f", {Path(kind[1]).stem}" if kind[1] else "") + f" ({len(curves)} seeds)"
+        label = (
+            LABELS[kind[0]]
+            + (f", {Path(kind[1]).stem}" if kind[1] else "")
+            + f" ({len(curves)} {'seeds' if len(curves) > 1 else 'seed'})"
+        )
         for axis, column, unit in ((axes[0], "steps", 1e6), (axes[1], "seconds", 60.0)):
-            longest = min(float(curve[-1][column]) for curve in curves)
+            longest = max(float(curve[-1][column]) for curve in curves)
             x = np.linspace(0.0, longest, 200)
             y = [
                 np.interp(x, [0.0, *(float(row[column]) for row in curve)], [0.0, *(float(row["mean"]) for row in curve)])
