@@ -79,10 +79,9 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
 def test_make_train_runs(tmp_path: Path) -> None:
     """What ``make train`` would run, in another folder and with a smaller budget; ``make pytest`` is what runs this test."""
     assert [command[1] for command in COMMANDS if command[0] == "make"] == ["train", "pytest"]
-    # As if everything were installed
-    printed = subprocess.run(
-        ["make", "-n", "-o", ".venv/.installed", "train"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    # As if everything were installed; inside of `make pytest` it would name the folder otherwise
+    dry_run = ["make", "--no-print-directory", "-n", "-o", ".venv/.installed", "train"]
+    printed = subprocess.run(dry_run, cwd=ROOT, capture_output=True, text=True, check=True)
     command = shlex.split(printed.stdout.splitlines()[-1])
     assert command[0] == ".venv/bin/sbx-flappy"
     output = run_command(["sbx-flappy", *command[1:], "-params", "n_envs:2", "n_steps:16", "batch_size:32"], tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rl_zoo3
 import yaml
-from rl_zoo3.utils import SimpleLinearSchedule
+from rl_zoo3.utils import SimpleLinearSchedule, get_class_by_name
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -25,6 +25,8 @@ def make_model(env_id: str, settings: dict[str, Any], seed: int, vec_env_cls: An
     settings = dict(settings)
     del settings["n_timesteps"]
     settings.pop("monitor_kwargs", None)
+    if "." in settings["policy"]:
+        settings["policy"] = get_class_by_name(settings["policy"])
     normalize = settings.pop("normalize", None)
     for key in ("learning_rate", "clip_range"):
         if isinstance(settings.get(key), str):
