@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sbx_flappy.common.memory import keep_freed_memory
 from sbx_flappy.common.torch_classes import OptimizerSpec
 from sbx_flappy.functional import gae as gae_module
 from sbx_flappy.functional import networks, update
@@ -39,6 +40,8 @@ class Program:
 
     @functools.cached_property
     def _compiled(self) -> Any:
+        if jax.default_backend() == "cpu":
+            keep_freed_memory()
         return jax.jit(self._function, static_argnames=self._static_argnames, compiler_options=compiler_options())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,56 @@
+"""Memory that compiled programs free stays with the process, so that the kernel need not clear it anew at each step."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FAULTS_OF_A_STEP = """
+import ctypes, resource, sys
+from sbx_flappy.common.memory import keep_freed_memory
+if sys.argv[1] == "program":
+    import jax
+    from sbx_flappy.common.programs import program
+    program()(lambda x: x + 1.0)(1.0)
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.memset.argtypes, libc.free.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t], [ctypes.c_void_p]
+size = 1 << 26
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = libc.malloc(size)
+    libc.memset(block, 1, size)
+    libc.free(block)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults, keep_freed_memory())
+"""
+
+
+def second_time(what: str, **environment: str) -> tuple[int, bool]:
+    """Return the page faults of taking 64 MiB for the second time, and whether the setting was made."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", FAULTS_OF_A_STEP, what]
+    run = subprocess.run(command, cwd=ROOT, env={**own, **environment}, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    faults, kept = run.stdout.split()
+    return int(faults), kept == "True"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
+def test_memory_is_kept_once_a_program_is_compiled() -> None:
+    faults, kept = second_time("program")
+    assert kept
+    assert faults < 100
+    faults, _ = second_time("import")  # importing the package changes nothing
+    assert faults > 1000 or os.sysconf("SC_PAGESIZE") > 4096
+
+
+@pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
+def test_settings_of_the_user_stay(name: str) -> None:
+    value = "glibc.malloc.mmap_threshold=1048576" if name == "GLIBC_TUNABLES" else "1048576"
+    _, kept = second_time("program", **{name: value})
+    assert not kept
