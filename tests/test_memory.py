@@ -20,37 +20,39 @@ libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.memset.argtypes, libc.free.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t], [ctypes.c_void_p]
 size = 1 << 26
+faults = []
 for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     block = libc.malloc(size)
     libc.memset(block, 1, size)
     libc.free(block)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults, keep_freed_memory())
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(*faults, keep_freed_memory())
 """
 
 
-def second_time(what: str, **environment: str) -> tuple[int, bool]:
-    """Return the page faults of taking 64 MiB for the second time, and whether the setting was made."""
+def page_faults(what: str, **environment: str) -> tuple[int, int, bool]:
+    """Return the page faults of taking 64 MiB for the first and for the second time, and whether the setting was made."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     command = [sys.executable, "-c", FAULTS_OF_A_STEP, what]
     run = subprocess.run(command, cwd=ROOT, env={**own, **environment}, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
-    faults, kept = run.stdout.split()
-    return int(faults), kept == "True"
+    first, second, kept = run.stdout.split()
+    return int(first), int(second), kept == "True"
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
 def test_memory_is_kept_once_a_program_is_compiled() -> None:
-    faults, kept = second_time("program")
+    first, second, kept = page_faults("program")
     assert kept
-    assert faults < 100
-    faults, _ = second_time("import")  # importing the package changes nothing
-    assert faults > 1000 or os.sysconf("SC_PAGESIZE") > 4096
+    if first < 20:  # pages of many megabytes, or a kernel that does not count
+        pytest.skip(f"64 MiB take {first} page faults here")
+    assert second < first / 10
+    first, second, _ = page_faults("import")  # importing the package changes nothing
+    assert second > first / 2
 
 
 @pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_settings_of_the_user_stay(name: str) -> None:
     value = "glibc.malloc.mmap_threshold=1048576" if name == "GLIBC_TUNABLES" else "1048576"
-    _, kept = second_time("program", **{name: value})
-    assert not kept
+    assert not page_faults("program", **{name: value})[2]
