@@ -9,8 +9,8 @@ Learning curves: train in a fresh process for each seed, then score the checkpoi
 ``train`` runs RL-Zoo's command ``sbx-flappy train`` with the settings of hyperparams/, one run after the other, and appends to
 benchmarks/results/ENV.csv: a row for each checkpoint, with the seconds since the process was started (imports and compilation
 are in them, scoring is not) and the pipes passed in 20 deterministic episodes on seeds that no training uses. A run whose rows
-are there already is left out. ``--until STEPS`` ends a training at its first checkpoint from there on, with the schedules of
-the whole. ``plot`` draws docs/images/learning-ENV.png from the table, ``table`` prints scores and minutes for each algorithm.
+are there already is left out. ``plot`` draws docs/images/learning-ENV.png from the table, ``table`` prints it in Markdown, one
+line for each algorithm.
 """
 
 import argparse
@@ -41,8 +41,6 @@ LABELS = {
     "qrdqn": "QR-DQN",
     "trpo": "TRPO",
 }
-#: RL-Zoo's message with the folder of a run
-SAVING = re.compile(r"^Saving to (.*)$", re.MULTILINE)
 COLOURS = {"ppo_jax": "#0072b2", "ppo": "#d55e00", "ppo_lstm": "#009e73", "qrdqn": "#cc79a7", "trpo": "#e69f00"}
 
 
@@ -67,38 +65,25 @@ def append(env_id: str, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def checkpoints(run: Path) -> list[tuple[int, Path]]:
-    """Return time steps and file of each checkpoint in a run's folder."""
-    return sorted((int(path.stem.split("_")[-2]), path) for path in run.glob("rl_model_*_steps.zip"))
-
-
 def train(
-    env_id: str, algo: str, seed: int, folder: Path, save_freq: int, until: int | None, options: list[str]
+    env_id: str, algo: str, seed: int, folder: Path, save_freq: int, options: list[str]
 ) -> list[tuple[int, float, Path]]:
     """
     Train in a new process.
 
-    :param until: end at the first checkpoint with this many time steps
     :return: time steps, seconds since the start of the process, and file of each checkpoint and of the last model
     """
     command = [sys.executable, "-m", "sbx_flappy.zoo", "train", "--algo", algo, "--env", env_id, "--seed", str(seed)]
     command += ["-f", str(folder), "--eval-freq", "-1", "--save-freq", str(save_freq), *options]
     folder.mkdir(parents=True, exist_ok=True)
     start = time.time()
-    log = folder / f"{algo}-{env_id}-{seed}.log"
-    with open(log, "w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
-        while until is not None and process.poll() is None:
-            time.sleep(1.0)
-            if any(steps >= until for found in SAVING.findall(log.read_text()) for steps, _ in checkpoints(Path(found))):
-                process.terminate()
-                break
-    run = Path(SAVING.findall(log.read_text())[-1])
-    files = checkpoints(run)
-    if until is None:
-        if process.returncode != 0:
-            raise RuntimeError(f"The training ended with status {process.returncode}, see {log}.")
-        last = int(re.findall(r"total_timesteps\s*\|\s*(\d+)", log.read_text())[-1])
-        files = [(steps, path) for steps, path in files if steps < last] + [(last, run / f"{env_id}.zip")]
+    with open(folder / f"{algo}-{env_id}-{seed}.log", "w") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+    output = (folder / f"{algo}-{env_id}-{seed}.log").read_text()
+    run = Path(re.findall(r"^Saving to (.*)$", output, re.MULTILINE)[-1])
+    last = int(re.findall(r"total_timesteps\s*\|\s*(\d+)", output)[-1])
+    files = [(int(path.stem.split("_")[-2]), path) for path in run.glob("rl_model_*_steps.zip")]
+    files = [(steps, path) for steps, path in sorted(files) if steps < last] + [(last, run / f"{env_id}.zip")]
     return [(steps, path.stat().st_mtime - start, path) for steps, path in files]
 
 
@@ -126,30 +111,34 @@ def run(args: argparse.Namespace, options: list[str]) -> None:
         if (args.algo, args.conf, str(seed)) in done:
             continue
         conf = ["-conf", args.conf] if args.conf else []
+        checkpoints = train(args.env, args.algo, seed, args.folder, args.save_freq, [*conf, *options])
         rows = []
-        for steps, seconds, path in train(
-            args.env, args.algo, seed, args.folder, args.save_freq, args.until, [*conf, *options]
-        ):
+        for steps, seconds, path in checkpoints:
             fixed = {"algo": args.algo, "conf": args.conf, "seed": seed, "steps": steps, "seconds": round(seconds, 1)}
             rows.append({**fixed, "episodes": args.episodes, "limit": args.limit, **score(args.algo, path, env)})
             print(rows[-1], flush=True)
         append(args.env, rows)
 
 
+def labelled_curves(env_id: str) -> list[tuple[str, str, str, list[list[dict[str, str]]]]]:
+    """Return label, algorithm, settings and the rows of each seed, for all that the table holds."""
+    rows = table(env_id)
+    result = []
+    for algo, conf in sorted({(row["algo"], row["conf"]) for row in rows}):
+        own = [row for row in rows if (row["algo"], row["conf"]) == (algo, conf)]
+        curves = [[row for row in own if row["seed"] == seed] for seed in sorted({row["seed"] for row in own})]
+        settings = f", {Path(conf).stem}" if conf else ""
+        label = f"{LABELS[algo]}{settings} ({len(curves)} {'seeds' if len(curves) > 1 else 'seed'})"
+        result.append((label, algo, conf, curves))
+    return result
+
+
 def plot(env_id: str) -> None:
     """Draw the curves against steps and minutes: the mean over seeds, with a band from the lowest to the highest."""
     import matplotlib.pyplot as plt
 
-    rows = table(env_id)
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")
-    for kind in sorted({(row["algo"], row["conf"]) for row in rows}):
-        own = [row for row in rows if (row["algo"], row["conf"]) == kind]
-        curves = [[row for row in own if row["seed"] == seed] for seed in sorted({row["seed"] for row in own})]
-        label = (
-            LABELS[kind[0]]
-            + (f", {Path(kind[1]).stem}" if kind[1] else "")
-            + f" ({len(curves)} {'seeds' if len(curves) > 1 else 'seed'})"
-        )
+    for label, algo, conf, curves in labelled_curves(env_id):
         for axis, column, unit in ((axes[0], "steps", 1e6), (axes[1], "seconds", 60.0)):
             longest = max(float(curve[-1][column]) for curve in curves)
             x = np.linspace(0.0, longest, 200)
@@ -157,8 +146,8 @@ def plot(env_id: str) -> None:
                 np.interp(x, [0.0, *(float(row[column]) for row in curve)], [0.0, *(float(row["mean"]) for row in curve)])
                 for curve in curves
             ]
-            axis.plot(x / unit, np.mean(y, axis=0), label=label, color=COLOURS[kind[0]], linestyle="--" if kind[1] else "-")
-            axis.fill_between(x / unit, np.min(y, axis=0), np.max(y, axis=0), color=COLOURS[kind[0]], alpha=0.2, linewidth=0)
+            axis.plot(x / unit, np.mean(y, axis=0), label=label, color=COLOURS[algo], linestyle="--" if conf else "-")
+            axis.fill_between(x / unit, np.min(y, axis=0), np.max(y, axis=0), color=COLOURS[algo], alpha=0.2, linewidth=0)
     axes[0].set(xlabel="time steps (millions)", ylabel="pipes passed, mean of 20 episodes", title=env_id)
     axes[1].set(xlabel="minutes since the process was started", title="two CPU cores")
     for axis in axes:
@@ -172,20 +161,18 @@ def plot(env_id: str) -> None:
 
 def print_table(env_id: str, spacing: int) -> None:
     """Print, in Markdown, each algorithm's score and minutes, as means over seeds, at multiples of ``spacing`` time steps."""
-    rows = table(env_id)
-    marks = sorted({round(int(row["steps"]) / spacing) * spacing for row in rows} - {0})
+    algorithms = labelled_curves(env_id)
+    steps = [int(row["steps"]) for *_, curves in algorithms for curve in curves for row in curve]
+    marks = sorted({round(step / spacing) * spacing for step in steps} - {0})
     print("| algorithm | " + " | ".join(f"{mark:,} steps" for mark in marks) + " |\n" + "|---" * (len(marks) + 1) + "|")
-    for kind in sorted({(row["algo"], row["conf"]) for row in rows}):
-        own = [row for row in rows if (row["algo"], row["conf"]) == kind]
+    for label, _, _, curves in algorithms:
         cells = []
         for mark in marks:
-            there = [row for row in own if abs(int(row["steps"]) - mark) <= 0.1 * spacing]
-            nearest = {row["seed"]: row for row in sorted(there, key=lambda row: -abs(int(row["steps"]) - mark))}.values()
-            mean = np.mean([float(row["mean"]) for row in nearest]) if nearest else 0.0
-            minutes = np.mean([float(row["seconds"]) for row in nearest]) / 60 if nearest else 0.0
-            cells.append(f"{mean:,.0f} ({minutes:.1f} min)" if nearest else "")
-        seeds = len({row["seed"] for row in own})
-        print(f"| {LABELS[kind[0]]}{' ' + Path(kind[1]).stem if kind[1] else ''}, {seeds} seeds | " + " | ".join(cells) + " |")
+            nearest = [min(curve, key=lambda row: abs(int(row["steps"]) - mark)) for curve in curves]
+            there = [row for row in nearest if abs(int(row["steps"]) - mark) <= 0.1 * spacing]
+            score, seconds = ([float(row[column]) for row in there] for column in ("mean", "seconds"))
+            cells.append(f"{np.mean(score):,.0f} ({np.mean(seconds) / 60:.1f} min)" if there else "")
+        print(f"| {label} | " + " | ".join(cells) + " |")
 
 
 def main() -> None:
@@ -196,7 +183,6 @@ def main() -> None:
     parser.add_argument("--conf", default="", help="settings (default: this package's for the algorithm)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--save-freq", type=int, default=100_000, help="time steps between checkpoints")
-    parser.add_argument("--until", type=int, help="end each training at the first checkpoint with this many time steps")
     parser.add_argument("--spacing", type=int, default=250_000, help="time steps between the columns of the table")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--limit", type=int, default=20_000, help="agent steps of an episode")
