@@ -1,32 +1,35 @@
 """
 Learning curves: train in a fresh process for each seed, then score the checkpoints, then draw.
 
-    python benchmarks/learning.py train --env FlappyBird-v0 --seeds 0 1 2 3 4
-    python benchmarks/learning.py train --env FlappyBird-v0 --seeds 0 1 2 3 4 --algo ppo
+    python benchmarks/learning.py train --env FlappyBird-v0 --seeds 0 1 2 3 4 --algo ppo_jax ppo --save-freq 250000
     python benchmarks/learning.py plot --env FlappyBird-v0
     python benchmarks/learning.py table --env FlappyBirdFeatures-v0
 
-``train`` runs RL-Zoo's command ``sbx-flappy train`` with the settings of hyperparams/, one run after the other, and appends to
-benchmarks/results/ENV.csv: a row for each checkpoint, with the seconds since the process was started (imports and compilation
-are in them, scoring is not) and the pipes passed in 20 deterministic episodes on seeds that no training uses. A run whose rows
-are there already is left out. ``plot`` draws docs/images/learning-ENV.png from the table, ``table`` prints it in Markdown, one
-line for each algorithm.
+``train`` runs RL-Zoo's command ``sbx-flappy train`` with the settings of hyperparams/, one run after the other, the algorithms
+in turn for each seed. Then it scores them and appends to benchmarks/results/ENV.csv: a row for each checkpoint, with the
+seconds since the process was started (imports and compilation are in them, scoring is not) and the pipes passed in 20
+deterministic episodes on seeds that no training uses. A run whose rows are there already is left out. ``plot`` draws
+docs/images/learning-ENV.png from the table, ``table`` prints it in Markdown, one line for each algorithm.
 """
 
 import argparse
 import csv
+import itertools
+import multiprocessing
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
+from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
 
-from sbx_flappy import FlappyVecEnv
-from sbx_flappy.evaluation import SEED, evaluate_scores
+from sbx_flappy.evaluation import NO_BUFFER, OFF_POLICY, SEED, evaluate_scores, make_env, read_hyperparams
 from sbx_flappy.zoo import register_algorithms
 
 ROOT = Path(__file__).parents[1]
@@ -87,12 +90,17 @@ def train(
     return [(steps, path.stat().st_mtime - start, path) for steps, path in files]
 
 
-def score(algo: str, path: Path, env: FlappyVecEnv) -> dict[str, float]:
-    """Return what 20 deterministic episodes, one in each game, come to."""
-    kwargs = {"buffer_size": 1} if algo == "qrdqn" else {}
-    model = ALGOS[algo].load(path, device="cpu", **kwargs)
-    env.seed(SEED)
-    scores = evaluate_scores(model, env, env.num_envs).scores
+def score(algo: str, env_name: EnvironmentName, path: Path, episodes: int, limit: int) -> dict[str, float]:
+    """Return what deterministic episodes, one in each game, come to; observations as the model had them when it was saved."""
+    register_algorithms(ppo=TorchPPO)
+    hyperparams, settings = read_hyperparams(path.parent, env_name)
+    hyperparams["env_kwargs"]["max_episode_steps"] = limit
+    statistics = path.with_name(path.name.replace("rl_model_", "rl_model_vecnormalize_")).with_suffix(".pkl")
+    with redirect_stdout(None):  # RL-Zoo says that it loads statistics
+        env = make_env(env_name.gym_id, episodes, SEED, hyperparams, settings, statistics if statistics.is_file() else None)
+    model = ALGOS[algo].load(path, device="cpu", **(NO_BUFFER if algo in OFF_POLICY else {}))
+    scores = evaluate_scores(model, env, episodes).scores
+    env.close()
     assert scores is not None
     return {
         "mean": float(scores.mean()),
@@ -103,21 +111,28 @@ def score(algo: str, path: Path, env: FlappyVecEnv) -> dict[str, float]:
 
 
 def run(args: argparse.Namespace, options: list[str]) -> None:
-    """Train and score each seed."""
-    register_algorithms(ppo=TorchPPO)
-    env = FlappyVecEnv(args.episodes, args.env, max_episode_steps=args.limit)
+    """Train all seeds, then score them."""
     done = {(row["algo"], row["conf"], row["seed"]) for row in table(args.env)}
-    for seed in args.seeds:
-        if (args.algo, args.conf, str(seed)) in done:
-            continue
-        conf = ["-conf", args.conf] if args.conf else []
-        checkpoints = train(args.env, args.algo, seed, args.folder, args.save_freq, [*conf, *options])
-        rows = []
-        for steps, seconds, path in checkpoints:
-            fixed = {"algo": args.algo, "conf": args.conf, "seed": seed, "steps": steps, "seconds": round(seconds, 1)}
-            rows.append({**fixed, "episodes": args.episodes, "limit": args.limit, **score(args.algo, path, env)})
-            print(rows[-1], flush=True)
-        append(args.env, rows)
+    trained = []
+    for seed, algo in itertools.product(args.seeds, args.algo):
+        if (algo, args.conf, str(seed)) not in done:
+            conf = ["-conf", args.conf] if args.conf else []
+            checkpoints = train(args.env, algo, seed, args.folder, args.save_freq, [*conf, *options])
+            print(f"{algo}, seed {seed}: {checkpoints[-1][0]} time steps in {checkpoints[-1][1]:.0f} s", flush=True)
+            trained.append((algo, seed, checkpoints))
+    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
+        played = [
+            [pool.submit(score, algo, EnvironmentName(args.env), path, args.episodes, args.limit) for *_, path in checkpoints]
+            for algo, _, checkpoints in trained
+        ]
+        for (algo, seed, checkpoints), scores in zip(trained, played, strict=True):
+            run = {"algo": algo, "conf": args.conf, "seed": seed, "episodes": args.episodes, "limit": args.limit}
+            rows = [
+                {**run, "steps": steps, "seconds": round(seconds, 1), **each.result()}
+                for (steps, seconds, _), each in zip(checkpoints, scores, strict=True)
+            ]
+            append(args.env, rows)
+            print(f"{algo}, seed {seed}: {', '.join(str(row['mean']) for row in rows)}", flush=True)
 
 
 def labelled_curves(env_id: str) -> list[tuple[str, str, str, list[list[dict[str, str]]]]]:
@@ -179,12 +194,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Learning curves. Further options of `train` go to sbx-flappy train.")
     parser.add_argument("command", choices=["train", "plot", "table"])
     parser.add_argument("--env", default="FlappyBird-v0")
-    parser.add_argument("--algo", default="ppo_jax", choices=list(LABELS))
+    parser.add_argument("--algo", nargs="+", default=["ppo_jax"], choices=list(LABELS))
     parser.add_argument("--conf", default="", help="settings (default: this package's for the algorithm)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--save-freq", type=int, default=100_000, help="time steps between checkpoints")
     parser.add_argument("--spacing", type=int, default=250_000, help="time steps between the columns of the table")
     parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=2, help="processes that score")
     parser.add_argument("--limit", type=int, default=20_000, help="agent steps of an episode")
     parser.add_argument("-f", "--folder", type=Path, default=Path("logs", "learning"))
     args, options = parser.parse_known_args()

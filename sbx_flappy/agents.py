@@ -1,9 +1,13 @@
 """The trained agents that come with the package, in RL-Zoo's layout: a folder of log folders ``ALGO/ENV_ID``."""
 
+import argparse
 import importlib.resources
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import get_latest_run_id
 from stable_baselines3 import PPO as TorchPPO
@@ -29,9 +33,46 @@ def find_agent(algo: str, env_name: EnvironmentName) -> tuple[str, str]:
     names = [algo, "ppo"] if algo == "ppo_jax" else [algo]
     for folder in (FOLDER, installed):
         for name in names:
-            if get_latest_run_id(os.path.join(folder, name), env_name):
+            run = get_latest_run_id(str(Path(folder, name)), env_name)
+            if Path(folder, name, f"{env_name}_{run}", f"{env_name}.zip").is_file():
                 return folder, name
     return FOLDER, algo
+
+
+def find_model(args: argparse.Namespace, folder: str, algo: str) -> tuple[Path, Path]:
+    """
+    Return an agent's file and its run's folder, as RL-Zoo's commands find them.
+
+    :param args: ``env``, ``exp_id`` (0: the latest, -1: no folder of its own), ``load_best``, and ``load_checkpoint`` or None
+    :param folder: log folder
+    :param algo: RL-Zoo's name of the algorithm
+    :raises ValueError: if the file is not there
+    """
+    run_id = args.exp_id or get_latest_run_id(str(Path(folder, algo)), args.env)
+    run = Path(folder, algo, f"{args.env}_{run_id}") if run_id > 0 else Path(folder, algo)
+    steps = getattr(args, "load_checkpoint", None)
+    last = f"{args.env}.zip" if steps is None else f"rl_model_{steps}_steps.zip"
+    path = run / ("best_model.zip" if args.load_best else last)
+    if path.is_file():
+        return path, run
+    runs = sorted(int(known.name.rpartition("_")[2]) for known in Path(folder, algo).glob(f"{args.env}_[0-9]*"))
+    known = f"the runs {', '.join(map(str, runs))}" if runs else "no run"
+    raise ValueError(f"{path} is not there. {Path(folder, algo)} has {known} of {args.env}.")
+
+
+@contextmanager
+def explaining(parser: argparse.ArgumentParser, what: str = "") -> Iterator[None]:
+    """
+    Let an error of the block that the user can mend end the command with its message.
+
+    :param parser: the command's
+    :param what: what the block does, for the message
+    :raises SystemExit: with 2
+    """
+    try:
+        yield
+    except (AssertionError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, gym.error.Error) as e:
+        parser.error(f"{what}{e}" if str(e) else f"{what}{type(e).__name__}")
 
 
 class EitherPPO:

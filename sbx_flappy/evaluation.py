@@ -2,22 +2,28 @@
 
 import argparse
 import csv
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from huggingface_sb3 import EnvironmentName
-from rl_zoo3.utils import ALGOS, StoreDict, create_test_env, get_model_path, get_saved_hyperparams
+from rl_zoo3.utils import ALGOS, StoreDict, create_test_env, get_saved_hyperparams
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize, unwrap_vec_normalize
 
-from sbx_flappy.agents import find_agent
+from sbx_flappy.agents import explaining, find_agent, find_model
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
 
 #: The first of the seeds that games are evaluated on. Trainings use seeds whose low 16 bits are below their number of envs.
 SEED = 50_000
+#: Algorithms whose replay buffer takes gigabytes, which no agent needs to play
+OFF_POLICY = ("qrdqn", "dqn", "ddpg", "sac", "td3", "tqc")
+NO_BUFFER = {"buffer_size": 1, "optimize_memory_usage": False}
 #: Games that play side by side
 MAX_ENVS = 100
 
@@ -69,19 +75,60 @@ def summarize(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def make_env(env_id: str, n_envs: int, seed: int, stats_path: str | None, hyperparams: dict[str, Any]) -> VecEnv:
+def read_hyperparams(run: Path, env_name: EnvironmentName) -> tuple[dict[str, Any], Path | None]:
+    """
+    Return what RL-Zoo kept of a training's settings, and the folder with VecNormalize's statistics, if observations need them.
+
+    :param run: the run's folder
+    :param env_name: RL-Zoo's form of the environment's id
+    :return: settings, with ``env_kwargs`` as the training's command line had them; both are for :func:`make_env`
+    :raises ValueError: if the observations were normalized, and the statistics are not there
+    """
+    settings = run / env_name
+    hyperparams, found = get_saved_hyperparams(str(settings), norm_reward=False, test_mode=True)
+    if (settings / "args.yml").is_file():
+        args = yaml.load((settings / "args.yml").read_text(), Loader=yaml.UnsafeLoader)  # as RL-Zoo reads it
+        hyperparams["env_kwargs"] = args.get("env_kwargs") or hyperparams.get("env_kwargs")
+    hyperparams["env_kwargs"] = dict(hyperparams.get("env_kwargs") or {})
+    statistics = settings / "vecnormalize.pkl"
+    if found is not None and hyperparams["normalize"] and not statistics.is_file():
+        if hyperparams["normalize_kwargs"].get("norm_obs", True):
+            raise ValueError(f"The agent's observations are normalized, and {statistics} is not there.")
+        hyperparams["normalize"] = False
+    return hyperparams, None if found is None else settings
+
+
+def make_env(
+    env_id: str, n_envs: int, seed: int, hyperparams: dict[str, Any], settings: Path | None, statistics: Path | None = None
+) -> VecEnv:
     """
     Return games as the agent was trained in, rewards as they are.
 
     :param env_id: environment ID
     :param n_envs: how many
     :param seed: of the first, the others count up
-    :param stats_path: where VecNormalize's statistics lie, if any
-    :param hyperparams: settings of the training, with the environment's arguments
+    :param hyperparams: settings of the training, with the environment's arguments; see :func:`read_hyperparams`
+    :param settings: where VecNormalize's last statistics lie, if any
+    :param statistics: a checkpoint's own, in place of the last
     """
-    vec_env_cls = FlappyVecEnv if env_id in ENV_IDS else DummyVecEnv
-    env_kwargs = hyperparams.pop("env_kwargs", None) or {}
-    return create_test_env(env_id, n_envs, stats_path, seed, None, False, hyperparams, env_kwargs, vec_env_cls=vec_env_cls)
+    hyperparams = dict(hyperparams)
+    env_kwargs, path = hyperparams.pop("env_kwargs"), None if settings is None else str(settings)
+    vec_env_cls = FlappyVecEnv if env_id in ENV_IDS and env_kwargs.get("engine") != "pygame" else DummyVecEnv
+    env = create_test_env(env_id, n_envs, path, seed, None, False, hyperparams, env_kwargs, vec_env_cls=vec_env_cls)
+    normalized = unwrap_vec_normalize(env)
+    if normalized is not None and normalized.norm_obs and statistics is not None:
+        normalized.obs_rms = VecNormalize.load(str(statistics), normalized.venv).obs_rms
+    return env
+
+
+class StoreKwargs(StoreDict):
+    """RL-Zoo's action for ``NAME:VALUE``, which names what it cannot read."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        try:
+            super().__call__(parser, namespace, values, option_string)
+        except Exception as e:  # the value is a Python expression
+            raise argparse.ArgumentError(self, f"NAME:VALUE with a value in Python's notation is expected: {e}") from e
 
 
 def describe(episodes: Episodes, kind: str) -> str:
@@ -90,7 +137,7 @@ def describe(episodes: Episodes, kind: str) -> str:
     summary = summarize(values)
     text = f"mean {summary['mean']:.2f} +- {summary['error']:.2f}  median {summary['median']:g}"
     limits = f"min {summary['min']:g}  max {summary['max']:g}"
-    return f"{kind + ':':15}{name} {text}  {limits}  (mean length {np.mean(episodes.lengths):.0f} steps)"
+    return f"{kind + ':':15}{name} {text}  {limits}  ({len(values)} episodes, mean length {np.mean(episodes.lengths):.0f})"
 
 
 def make_parser(prog: str) -> argparse.ArgumentParser:
@@ -109,7 +156,7 @@ def make_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=["deterministic", "stochastic"], help="One kind of actions instead of both")
     parser.add_argument("--max-episode-steps", type=int, help="Limit of an episode (default: the environment's)")
     parser.add_argument("--engine", choices=["native", "pygame"], help="Flappy Bird's engine (default: native)")
-    parser.add_argument("--env-kwargs", nargs="+", action=StoreDict, default={}, help="Further arguments for the env")
+    parser.add_argument("--env-kwargs", nargs="+", action=StoreKwargs, default={}, help="Further arguments for the env")
     parser.add_argument("-o", "--output", type=Path, help="Write each episode as a row of this CSV file")
     return parser
 
@@ -140,22 +187,33 @@ def evaluate(arguments: list[str], prog: str) -> None:
     args = parser.parse_args(arguments)
     if args.n_episodes < 1:
         parser.error(f"--n-episodes must be at least 1, got {args.n_episodes}")
-    folder, algo = (args.folder, args.algo) if args.folder else find_agent(args.algo, args.env)
-    _, model_path, log_path = get_model_path(args.exp_id, folder, algo, args.env, args.load_best, args.load_checkpoint)
-    print(f"Loading {model_path}")
-    model = ALGOS[algo].load(model_path, device="cpu")
+    if not 0 <= args.seed < 2**32:
+        parser.error(f"--seed must be between 0 and 2**32 - 1, got {args.seed}")
+    if args.output is not None and not args.output.parent.is_dir():
+        parser.error(f"--output: the folder {args.output.parent} is not there")
     options = {"max_episode_steps": args.max_episode_steps, "engine": args.engine}
     env_kwargs = {**args.env_kwargs, **{name: value for name, value in options.items() if value is not None}}
-    # As many games as divide the episodes, so that each game has its share
-    n_envs = max(n for n in range(1, min(args.n_episodes, MAX_ENVS) + 1) if args.n_episodes % n == 0)
+    # Games that have equal shares of the episodes, but for one episode in some
+    n_envs = math.ceil(args.n_episodes / math.ceil(args.n_episodes / MAX_ENVS))
+    folder, algo = (args.folder, args.algo) if args.folder else find_agent(args.algo, args.env)
+    with explaining(parser):
+        path, run = find_model(args, folder, algo)
+        hyperparams, settings = read_hyperparams(run, args.env)
+        hyperparams["env_kwargs"].update(env_kwargs)
+    print(f"Loading {path}")
+    with explaining(parser, f"{path} cannot be loaded as a model of {algo}: "):
+        model = ALGOS[algo].load(path, device="cpu", **(NO_BUFFER if algo in OFF_POLICY else {}))
+    own_statistics = run / f"rl_model_vecnormalize_{args.load_checkpoint}_steps.pkl"
+    statistics = own_statistics if own_statistics.is_file() and not args.load_best else None
+    with explaining(parser, f"{args.env.gym_id} with the arguments {hyperparams['env_kwargs']}: "):
+        env = make_env(args.env.gym_id, n_envs, args.seed, hyperparams, settings, statistics)
+        check_for_correct_spaces(env, model.observation_space, model.action_space)
     played = {}
     for kind in [args.only] if args.only else ["deterministic", "stochastic"]:
-        hyperparams, stats_path = get_saved_hyperparams(f"{log_path}/{args.env}", norm_reward=False, test_mode=True)
-        hyperparams["env_kwargs"] = {**(hyperparams.get("env_kwargs") or {}), **env_kwargs}
-        env = make_env(args.env.gym_id, n_envs, args.seed, stats_path, hyperparams)
+        env.seed(args.seed)
         model.set_random_seed(args.seed)
         played[kind] = evaluate_scores(model, env, args.n_episodes, kind == "deterministic")
-        env.close()
         print(describe(played[kind], kind), flush=True)
-    if args.output is not None:
-        write_table(args.output, played)
+        if args.output is not None:
+            write_table(args.output, played)
+    env.close()

@@ -2,12 +2,14 @@
 
 import argparse
 import shutil
+import tempfile
 from pathlib import Path
 
 from huggingface_sb3 import EnvironmentName
-from rl_zoo3.utils import get_latest_run_id, get_model_path
+from rl_zoo3.utils import get_latest_run_id
 
 from sbx_flappy import PPO
+from sbx_flappy.agents import explaining, find_model
 
 #: Attributes that a training left behind, without which a model plays
 OF_TRAINING = ("_last_obs", "_last_episode_starts", "_last_original_obs", "ep_info_buffer", "ep_success_buffer")
@@ -22,7 +24,9 @@ def export(arguments: list[str], prog: str) -> None:
     """
     parser = argparse.ArgumentParser(prog=prog, description="Export a trained agent for torch SB3 (default) or as ONNX.")
     parser.add_argument("--env", required=True, type=EnvironmentName, help="environment ID")
-    parser.add_argument("--algo", default="ppo_jax", help="folder of the agent's algorithm (default: ppo_jax)")
+    parser.add_argument(
+        "--algo", default="ppo_jax", choices=["ppo_jax", "ppo"], help="folder of the agent's algorithm (default: ppo_jax)"
+    )
     parser.add_argument("-f", "--folder", default="logs", help="Log folder")
     parser.add_argument("--exp-id", default=0, type=int, help="Experiment ID (default: 0: latest, -1: no exp folder)")
     parser.add_argument("--load-best", action="store_true", help="Export the best model instead of the last one")
@@ -31,23 +35,29 @@ def export(arguments: list[str], prog: str) -> None:
     parser.add_argument("--to-play", action="store_true", help="Leave out what only a training needs: a quarter of the size")
     parser.add_argument("--onnx", metavar="PATH", help="Write this ONNX file instead")
     args = parser.parse_args(arguments)
-    _, model_path, log_path = get_model_path(args.exp_id, args.folder, args.algo, args.env, args.load_best)
-    model = PPO.load(model_path, device="cpu")
-    if args.onnx is not None:
-        model.export_onnx(args.onnx)
-        print(f"ONNX file:  {args.onnx}")
-        return
-    folder = Path(args.output or args.folder, "ppo")
-    target = folder / f"{args.env}_{get_latest_run_id(str(folder), args.env) + 1}"
-    target.mkdir(parents=True)
-    settings = Path(log_path, args.env)  # config.yml, args.yml, vecnormalize.pkl
-    if settings.is_dir():
-        # command.txt names a place on the machine that trained
-        shutil.copytree(settings, target / args.env, ignore=shutil.ignore_patterns("command.txt" if args.to_play else ""))
-    if args.to_play:
-        forget_optimizer(model)
-    exclude = OF_TRAINING if args.to_play else ()
-    model.save(target / f"{args.env}.zip", exclude, as_torch=args.framework == "torch")
+    with explaining(parser):
+        path, run = find_model(args, args.folder, args.algo)
+        model = PPO.load(path, device="cpu")
+        if args.onnx is not None:
+            model.export_onnx(args.onnx)
+            print(f"ONNX file:  {args.onnx}")
+            return
+        if args.to_play:
+            forget_optimizer(model)
+        folder = Path(args.output or args.folder, "ppo")
+        folder.mkdir(parents=True, exist_ok=True)
+        # RL-Zoo takes the folder with the highest number as the latest run: it gets its name when all is in it
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
+            new = Path(scratch, "run")
+            new.mkdir()
+            settings = run / args.env  # config.yml, args.yml, vecnormalize.pkl
+            if settings.is_dir():
+                # command.txt names a place on the machine that trained
+                shutil.copytree(settings, new / args.env, ignore=shutil.ignore_patterns("command.txt" if args.to_play else ""))
+            exclude = OF_TRAINING if args.to_play else ()
+            model.save(new / f"{args.env}.zip", exclude, as_torch=args.framework == "torch")
+            target = folder / f"{args.env}_{get_latest_run_id(str(folder), args.env) + 1}"
+            new.rename(target)
     name = "torch SB3's model" if args.framework == "torch" else "Model"
     print(f"{name}: {target / args.env}.zip")
 

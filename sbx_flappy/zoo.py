@@ -13,35 +13,28 @@ import argparse
 import importlib
 import runpy
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import rl_zoo3.train
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import DummyVecEnv, sync_envs_normalization
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sbx_flappy import PPO
 from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
-from sbx_flappy.common.callbacks import ResumePointCallback
-from sbx_flappy.common.interruption import Interruption
+from sbx_flappy.demo import DemoManager
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
 from sbx_flappy.evaluation import evaluate
 from sbx_flappy.export import export
+from sbx_flappy.manager import SettingsManager
 from sbx_flappy.report import report
 
 PROG = "sbx-flappy"
-#: Other algorithms that this package has settings for
-YARDSTICKS = ("trpo", "qrdqn", "ppo_lstm")
 
 
 def register_algorithms(ppo: Any) -> None:
@@ -75,179 +68,6 @@ class DefaultVecEnv:
 
 
 ExperimentManager.default_vec_env_cls = DefaultVecEnv()  # type: ignore[assignment]
-
-
-def find_settings(algo: str, env_id: str) -> str | None:
-    """
-    Return where the settings lie when the command names none: this package's own, else RL-Zoo's for PPO.
-
-    :return: what ``-conf`` takes, or None where RL-Zoo finds its settings itself
-    """
-    name = "ppo" if algo == "ppo_jax" else algo
-    if name in YARDSTICKS or name == "ppo":
-        module = f"sbx_flappy.hyperparams.{name}"
-        if env_id in importlib.import_module(module).hyperparams:
-            return module
-    return str(Path(rl_zoo3.train.__file__).parent / "hyperparams" / "ppo.yml") if name == "ppo" else None
-
-
-class ResumableModel:
-    """
-    A model as RL-Zoo's manager sees it: it calls ``learn`` and ``save`` without the arguments that let a training go on.
-
-    :param model: the model
-    :param resumable: whether to save the state for going on
-    """
-
-    def __init__(self, model: PPO, resumable: bool = False) -> None:
-        self.model, self.resumable = model, resumable
-        self.env = model.env
-        self.get_vec_normalize_env = model.get_vec_normalize_env
-
-    def learn(self, total_timesteps: int, **kwargs: Any) -> None:
-        """Train, from where the training was saved if it was."""
-        self.model.learn(total_timesteps, reset_num_timesteps=not self.model.is_resumed, **kwargs)
-
-    def save(self, path: str) -> None:
-        """Save the model."""
-        self.model.save(path, resumable=self.resumable)
-
-
-class WatchInterruption(BaseCallback):
-    """Stops the training if the exception of an interruption was lost."""
-
-    def __init__(self, interruption: Interruption) -> None:
-        super().__init__()
-        self.interruption = interruption
-
-    def _on_step(self) -> bool:
-        self.interruption.check()
-        return True
-
-
-class SettingsManager(ExperimentManager):
-    """
-    RL-Zoo's manager of a run, which finds the settings by itself where the command has no ``-conf``, saves a training that
-    Ctrl-C or SIGTERM ends, as of the beginning of its last iteration, and goes on with such a training at ``-i``.
-    """
-
-    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *others: Any, **kwargs: Any) -> None:
-        super().__init__(args, algo, env_id, *others, **kwargs)
-        if args.conf_file is None:
-            self.config = find_settings(algo, env_id) or self.config
-        self.interruption = Interruption()
-        self.resume_point = ResumePointCallback()
-
-    def learn(self, model: BaseAlgorithm) -> None:
-        """Train until the end or the first Ctrl-C or SIGTERM, see RL-Zoo's method."""
-        self.callbacks.append(WatchInterruption(self.interruption))
-        trained: Any = model
-        if isinstance(model, PPO):
-            self.callbacks.append(self.resume_point)
-            self._plan_timesteps(model)
-            trained = ResumableModel(model)
-        with self.interruption:
-            try:
-                super().learn(trained)
-            except KeyboardInterrupt as e:  # RL-Zoo was at the end already; a second one has no name
-                if not e.args:
-                    raise
-            except (EOFError, OSError):  # Ctrl-C also ends the workers of a SubprocVecEnv, which RL-Zoo then closes
-                if self.interruption.received is None:
-                    raise
-        if self.interruption.received is not None:
-            print(f"{self.interruption.received}: the training stops after {model.num_timesteps} time steps.")
-
-    def _plan_timesteps(self, model: PPO) -> None:
-        """A training that goes on does so up to its end, or for as many steps as ``-n`` asks for."""
-        remaining = model._total_timesteps - model.num_timesteps
-        if not model.is_resumed:
-            return
-        if self.args.n_timesteps <= 0 and remaining > 0:
-            self.n_timesteps = remaining
-        total = model.num_timesteps + int(self.n_timesteps)
-        print(f"Going on where the training was saved, from {model.num_timesteps} to {total} time steps.")
-
-    def save_trained_model(self, model: BaseAlgorithm) -> None:
-        """Save the model, see RL-Zoo's method; after an interruption so that it can go on."""
-        file = f"{self.save_path}/{self.env_name}.zip"
-        if self.interruption.received is None or not isinstance(model, PPO):
-            super().save_trained_model(model)
-            return
-        obstacle = self._rewind(model)
-        super().save_trained_model(ResumableModel(model, resumable=obstacle is None))  # type: ignore[arg-type]
-        if obstacle is None:
-            print(
-                f"Saved {file} as of {model.num_timesteps} time steps, where an iteration begins. The same command without -n "
-                f"and with -i {file} goes on as if the training had never stopped."
-            )
-        else:
-            print(f"Saved {file}. With -i it starts anew with these parameters, because {obstacle}")
-
-    def _rewind(self, model: PPO) -> str | None:
-        """Go back to the beginning of the iteration that was interrupted, or return why that cannot be."""
-        try:
-            state = self.resume_point.state if model.is_within_iteration else model.get_resume_state()
-        except ValueError as e:
-            return str(e)
-        if state is None:
-            return self.resume_point.obstacle
-        model.rewind(state)
-        return None
-
-
-class ScoreLogger(BaseCallback):
-    """Logs ``rollout/ep_score_mean``, the pipes passed per episode, over as many episodes as SB3 averages the reward."""
-
-    def _on_training_start(self) -> None:
-        self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
-
-    def _on_step(self) -> bool:
-        for done, info in zip(self.locals["dones"], self.locals["infos"], strict=True):
-            if done and "score" in info:
-                self.scores.append(info["score"])
-        return True
-
-    def _on_rollout_end(self) -> None:
-        if self.scores:
-            self.logger.record("rollout/ep_score_mean", np.mean(self.scores))
-
-
-class DemoManager(SettingsManager):
-    """The manager of ``demo``: the score in the log, and measured before and after training."""
-
-    before: str
-    after: str
-
-    def create_callbacks(self) -> None:
-        super().create_callbacks()
-        self.callbacks.append(ScoreLogger())
-
-    def learn(self, model: BaseAlgorithm) -> None:
-        self.before = self.measure(model)
-        print(f"Before training: {self.before}")
-        super().learn(model)
-        self.after = self.measure(model)
-
-    def measure(self, model: BaseAlgorithm) -> str:
-        """Return, in words, how the model plays ``--eval-episodes`` episodes: its score, or its reward where there is none."""
-        scores: list[int] = []
-
-        def note_score(locals_: dict[str, Any], _globals: dict[str, Any]) -> None:
-            if locals_["done"] and "score" in locals_["info"]:
-                scores.append(locals_["info"]["score"])
-
-        env = self.create_envs(n_envs=1, eval_env=True)
-        training_env = model.get_env()
-        assert training_env is not None
-        sync_envs_normalization(training_env, env)
-        reward, _ = evaluate_policy(
-            model, env, self.n_eval_episodes, deterministic=self.deterministic_eval, callback=note_score
-        )
-        env.close()
-        if scores:
-            return f"score {np.mean(scores):.2f} (mean pipes per episode, {len(scores)} episodes)"
-        return f"mean reward {reward:.2f} ({self.n_eval_episodes} episodes)"
 
 
 def run_script(command: str, arguments: list[str]) -> None:
@@ -303,6 +123,8 @@ def demo(arguments: list[str]) -> None:
     rl_zoo3.train.ExperimentManager = start  # type: ignore[assignment, attr-defined]
     run_script("train", [*agent, "-tb", tensorboard, "--eval-freq", "-1", *others])
     folder = Path(runs[0].save_path)
+    if runs[0].after is None:  # the training was interrupted, and has said how it goes on
+        return
     run_script("record_video", [*agent, "--exp-id", folder.name.rpartition("_")[2], "-n", args.video_length, "--no-render"])
 
     print(f"\nBefore training: {runs[0].before}\nAfter training:  {runs[0].after}")

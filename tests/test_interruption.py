@@ -27,11 +27,12 @@ SIGNALLED = """
 import os, signal, sys
 import stable_baselines3.common.callbacks as callbacks
 from stable_baselines3.common.vec_env import VecNormalize
+import sbx_flappy.manager as manager
 import sbx_flappy.zoo as zoo
 
 PLACES = {
     "rollout": (VecNormalize, "step_wait", 50), "update": (zoo.PPO, "_update_policy", 3),
-    "evaluation": (callbacks, "evaluate_policy", 3), "saving": (zoo.ResumableModel, "save", 1),
+    "evaluation": (callbacks, "evaluate_policy", 3), "saving": (manager.ResumableModel, "save", 1),
 }
 
 def signal_at(place, name):
@@ -94,7 +95,7 @@ def test_checkpoint_of_rl_zoos_settings_goes_on(uninterrupted: dict[str, np.ndar
 
     import yaml
 
-    from sbx_flappy.zoo import find_settings
+    from sbx_flappy.manager import find_settings
 
     module = find_settings("ppo_jax", ENV)
     assert module is not None

@@ -301,7 +301,7 @@ def test_rl_zoos_atari_preset_trains_and_plays(tmp_path: Path) -> None:
 
 def test_the_cli_finds_the_settings(tmp_path: Path) -> None:
     script = (
-        "from sbx_flappy.zoo import find_settings\n"
+        "from sbx_flappy.manager import find_settings\n"
         "print(find_settings('ppo_jax', 'FlappyBird-v0'), find_settings('ppo', 'CartPole-v1'), sep='\\n')\n"
         "print(find_settings('ppo_jax', 'Pendulum-v1'), find_settings('a2c', 'CartPole-v1'), sep='\\n')\n"
     )

@@ -162,7 +162,7 @@ def initial_variables(
     for name in _orthogonal_order(params) if ortho_init else ():
         params[name] = _map_layers(functools.partial(_orthogonal_layer, gain=ORTHOGONAL_GAINS[name]), params[name])
     if action_bias_init is not None:
-        params["action_net"]["bias"] = _initial_action_bias(action_bias_init, params["action_net"]["bias"].shape)
+        params["action_net"]["bias"] = check_action_bias(action_bias_init, params["action_net"]["bias"].shape)
     return Variables(params, state), noise
 
 
@@ -204,7 +204,14 @@ def _init_extractor(network: ActorCritic, name: str, observation_space: spaces.S
     return dict(init(programs.as_key(new_key()), example_observations(observation_space)))
 
 
-def _initial_action_bias(action_bias_init: Any, shape: tuple[int, ...]) -> np.ndarray:
+def check_action_bias(action_bias_init: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """
+    Return initial biases of an action layer as float32.
+
+    :param action_bias_init: what the user gave
+    :param shape: of the layer's biases
+    :raises ValueError: if they are not finite numbers of this shape
+    """
     try:
         bias = np.asarray(action_bias_init, np.float32)
     except (TypeError, ValueError):

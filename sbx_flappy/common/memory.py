@@ -7,8 +7,8 @@ import sys
 
 # Parameters of mallopt(3), see malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-#: Blocks below this many bytes are taken from memory that the process has already
-MMAP_THRESHOLD = 1 << 28
+#: Blocks below this many bytes are taken from memory that the process has already: the largest that glibc takes of these
+MMAP_THRESHOLDS = (1 << 28, 1 << 25)
 #: Free bytes at the end of the heap that are kept
 TRIM_THRESHOLD = 1 << 29
 
@@ -34,4 +34,5 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD))
+    is_set = any(mallopt(_M_MMAP_THRESHOLD, threshold) for threshold in MMAP_THRESHOLDS)
+    return is_set and bool(mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD))

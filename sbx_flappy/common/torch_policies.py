@@ -7,12 +7,16 @@ policy for ``stable_baselines3.PPO`` and the Flax policy of the same name for ``
 
 from typing import Any
 
+import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 
 from sbx_flappy.common import features_extractors
 from sbx_flappy.common.features_extractors import TORCH_EXTRACTORS
+from sbx_flappy.common.initialization import check_action_bias
+from sbx_flappy.common.preprocessing import as_constant
 from sbx_flappy.common.torch_kwargs import SCALED
 
 
@@ -24,12 +28,14 @@ class MlpPolicy(ActorCriticPolicy):
     :param obs_center: what is taken off observations, a number or nested lists that broadcast to an observation
     :param obs_scale: what they are multiplied with then
     :param action_bias_init: initial biases of the action layer
+    :raises ValueError: for one of them that does not fit the spaces, or that the features extractor does not take
     """
 
     default_extractor: type = FlattenExtractor
 
     def __init__(
         self,
+        observation_space: spaces.Space,
         *args: Any,
         features_extractor_class: Any = None,
         features_extractor_kwargs: dict[str, Any] | None = None,
@@ -45,12 +51,18 @@ class MlpPolicy(ActorCriticPolicy):
                 kwargs["net_arch"] = []  # SB3 tells its NatureCNN, without dense layers by default, by its class
             extractor = SCALED[own]
             scaling = {"obs_center": obs_center, "obs_scale": obs_scale}
+            if isinstance(observation_space, spaces.Box):
+                scaling = {name: as_constant(value, name, observation_space) for name, value in scaling.items()}
             features_extractor_kwargs = {**(features_extractor_kwargs or {}), **scaling}
+        elif np.any(np.asarray(obs_center) != 0.0) or np.any(np.asarray(obs_scale) != 1.0):
+            known = ", ".join(sorted(each.__name__ for each in SCALED))
+            raise ValueError(f"`obs_center` and `obs_scale` are for the extractors {known}, not for {extractor.__name__}.")
         kwargs |= {"features_extractor_class": extractor, "features_extractor_kwargs": features_extractor_kwargs}
-        super().__init__(*args, **kwargs)
+        super().__init__(observation_space, *args, **kwargs)
         if action_bias_init is not None:
+            biases: Any = self.action_net.bias
             with th.no_grad():
-                self.action_net.bias.copy_(th.as_tensor(action_bias_init))  # type: ignore[operator]
+                biases.copy_(th.as_tensor(check_action_bias(action_bias_init, tuple(biases.shape))))
 
 
 class CnnPolicy(MlpPolicy, ActorCriticCnnPolicy):

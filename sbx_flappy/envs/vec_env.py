@@ -71,6 +71,9 @@ class FlappyVecEnv(DummyVecEnv):
         else:
             logger.warning("FlappyVecEnv steps its envs one by one: %s.", reason)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.num_envs} x {self.envs[0]}>"
+
     def _share_games(self) -> None:
         """Put the envs' games into one batch."""
         options = self.envs[0].unwrapped.game.options  # type: ignore[attr-defined]
@@ -236,7 +239,7 @@ def _find_obstacle_in(env: gym.Env) -> str | None:
     """Return what about an env is not known here, or None."""
     base = env.unwrapped
     if type(base) is not FlappyBirdEnv or type(base.game) is not NativeGame:
-        return f"{base} is no native game (engine='native'), or belongs to another FlappyVecEnv"
+        return f"{base} is not of the native engine, or belongs to another FlappyVecEnv"
     for layer in (*wrappers_of(env), base):
         replaced = sorted({"step", "reset"} & vars(layer).keys())
         if replaced:

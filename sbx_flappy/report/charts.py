@@ -135,7 +135,7 @@ def _scores(run: Run) -> Line | None:
 
 
 def _evaluations(run: Run) -> Line | None:
-    if run.evaluations is None or len(run.evaluations.steps) == 0:
+    if run.evaluations is None or run.evaluations.values.size == 0:
         return None
     shown = _spread(len(run.evaluations.steps))
     steps, minutes, rewards = run.evaluations.steps[shown], run.evaluations.minutes[shown], run.evaluations.values[shown]

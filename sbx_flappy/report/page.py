@@ -59,9 +59,10 @@ def write_page(path: Path, runs: Sequence[Run], title: str | None = None) -> Non
         ("Settings", [_settings(runs)]),
     ]
     body = "\n".join(_section(heading, cards) for heading, cards in sections)
-    path.write_text(
-        PAGE.substitute(title=escape(title), style=STYLE_SHEET, body=body), encoding="utf-8", errors="backslashreplace"
-    )
+    text = PAGE.substitute(title=escape(title), style=STYLE_SHEET, body=body)
+    new = path.with_name(f".{path.name}.new")  # a page that was there stays until the new one is whole
+    new.write_text(text, encoding="utf-8", errors="backslashreplace")
+    new.replace(path)
 
 
 def _section(heading: str, cards: Sequence[str]) -> str:

@@ -115,7 +115,8 @@ def read_run(folder: Path, tensorboard_log: Path | None = None) -> Run:
     if path.is_file():
         steps, rewards = read_evaluations(path)
         run.evaluations = Curve(steps, _minutes_at(steps, run), rewards)
-    videos = [path for path in run.folder.glob("videos/*") if path.suffix in VIDEO_TYPES and path.stat().st_size > 0]
+    videos = [path for path in run.folder.glob("videos/*") if path.suffix in VIDEO_TYPES and path.is_file()]
+    videos = [path for path in videos if path.stat().st_size > 0]
     run.video = max(videos, key=lambda path: path.stat().st_mtime, default=None)
     return run
 
@@ -140,11 +141,11 @@ def _read_monitors(run: Run) -> tuple[float | None, float | None]:
 
 def _read_scalars(run: Run, tensorboard_log: Path | None, start: float | None, end: float | None) -> None:
     """Read what the logger wrote: to TensorBoard, else to ``progress.csv``."""
-    if tensorboard_log is not None and not tensorboard_log.exists():
+    if tensorboard_log is not None and not _exists(tensorboard_log):
         raise LogError(f"--tensorboard-log: {tensorboard_log} is not there.")
     logged = str(run.args.get("tensorboard_log") or "")
     places = [tensorboard_log] if tensorboard_log is not None else [run.folder, *_places(run, logged)]
-    found = [_event_files(place, run.env_id) for place in places if place.exists()]
+    found = [_event_files(place, run.env_id) for place in places if _exists(place)]
     files = [path for paths in found for path in paths]
     if start is not None and not (tensorboard_log is not None and len(files) == 1):
         # A TensorBoard folder holds many runs. The logger begins its file (whole seconds in its name) after the monitors
@@ -175,6 +176,14 @@ def _places(run: Run, logged: str) -> list[Path]:
     if not Path(logged).is_absolute() and depth < len(parents) and (parents[depth] / logged).resolve() != places[0].resolve():
         places.append(parents[depth] / logged)
     return places
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a path is there; not what is no path at all, such as one of too many letters."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _event_files(place: Path, env_id: str) -> list[Path]:

@@ -76,7 +76,7 @@ def read_monitor(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
         header = json.loads(lines[0].removeprefix("#"))
         episodes = pd.DataFrame(table[1:], columns=table[0])
         for column in {"r", "l", "t", "score"} & set(table[0]):
-            episodes[column] = pd.to_numeric(episodes[column]).astype(float)
+            episodes[column] = episodes[column].astype(float)
         if episodes[["l", "t"]].isna().any(axis=None):
             raise ValueError("a row lacks a number")
         episodes["t"] += float(header["t_start"])

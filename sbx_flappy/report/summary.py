@@ -1,5 +1,6 @@
 """The figures at the top of a page, and what was not logged."""
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ def figures(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         ("Environment", [run.env_id or UNKNOWN for run in runs]),
         ("Algorithm", [run.algo for run in runs]),
         ("Seed", [str(run.args.get("seed", UNKNOWN)) for run in runs]),
-        ("Time steps", [_number(_last(run, "steps"), 0) for run in runs]),
+        ("Time steps", [_time_steps(run) for run in runs]),
         ("Minutes", [_number(_last(run, "minutes")) for run in runs]),
         ("Episodes", [UNKNOWN if run.episodes is None else f"{len(run.episodes.values):,}" for run in runs]),
         (f"Reward, last {WINDOW} episodes", [_number(_final(run, "episodes", "rollout/ep_rew_mean")) for run in runs]),
@@ -75,9 +76,22 @@ def not_logged(run: Run) -> list[str]:
         if not settings:
             missing.append(f"{title}: no {name}, which train writes to the run's folder.")
     if run.video is None:
-        folder = run.args.get("log_folder") or run.folder.parent.parent
-        missing.append(f"Video: sbx-flappy record_video --algo {algo} --env {env_id} -f {folder} records one.")
+        folder = shlex.quote(str(run.args.get("log_folder") or run.folder.parent.parent))
+        number = run.folder.name.rpartition("_")[2]
+        exp_id = f" --exp-id {number}" if number.isdecimal() else ""
+        missing.append(f"Video: sbx-flappy record_video --algo {algo} --env {env_id} -f {folder}{exp_id} records one.")
     return [*missing, *run.notes]
+
+
+def _time_steps(run: Run) -> str:
+    """Return how far the run has come, and how far it was to go if that is farther."""
+    steps = _last(run, "steps")
+    planned = [run.args.get("n_timesteps"), run.config.get("n_timesteps")]  # -n, or -1; the settings file's
+    goal = next((number for number in planned if isinstance(number, int | float) and number > 0), 0)
+    if steps is None:
+        return UNKNOWN
+    what = "" if run.scalars else " in ended episodes"
+    return f"{_number(steps, 0)}{what}" + (f" of {_number(goal, 0)}" if steps < goal else "")
 
 
 def _last(run: Run, name: str) -> float | None:
@@ -95,7 +109,7 @@ def _final(run: Run, name: str, key: str) -> float | None:
 
 
 def _evaluation(run: Run, best: bool) -> str:
-    if run.evaluations is None or len(run.evaluations.values) == 0:
+    if run.evaluations is None or run.evaluations.values.size == 0:
         return UNKNOWN
     rewards = run.evaluations.values
     i = int(np.argmax(rewards.mean(axis=1))) if best else len(rewards) - 1

@@ -1,0 +1,67 @@
+"""The run of ``sbx-flappy demo``: the score in the log, and measured before and after the training."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import sync_envs_normalization
+
+from sbx_flappy.manager import SettingsManager
+
+
+class ScoreLogger(BaseCallback):
+    """Logs ``rollout/ep_score_mean``, the pipes passed per episode, over as many episodes as SB3 averages the reward."""
+
+    def _on_training_start(self) -> None:
+        self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
+
+    def _on_step(self) -> bool:
+        for done, info in zip(self.locals["dones"], self.locals["infos"], strict=True):
+            if done and "score" in info:
+                self.scores.append(info["score"])
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.scores:
+            self.logger.record("rollout/ep_score_mean", np.mean(self.scores))
+
+
+class DemoManager(SettingsManager):
+    """The manager of ``demo``: the score in the log, and measured before and after a training that came to its end."""
+
+    before: str
+    after: str | None = None
+
+    def create_callbacks(self) -> None:
+        super().create_callbacks()
+        self.callbacks.append(ScoreLogger())
+
+    def learn(self, model: BaseAlgorithm) -> None:
+        self.before = self.measure(model)
+        print(f"Before training: {self.before}")
+        super().learn(model)
+        if self.interruption.received is None:
+            self.after = self.measure(model)
+
+    def measure(self, model: BaseAlgorithm) -> str:
+        """Return, in words, how the model plays ``--eval-episodes`` episodes: its score, or its reward where there is none."""
+        scores: list[int] = []
+
+        def note_score(locals_: dict[str, Any], _globals: dict[str, Any]) -> None:
+            if locals_["done"] and "score" in locals_["info"]:
+                scores.append(locals_["info"]["score"])
+
+        env = self.create_envs(n_envs=1, eval_env=True)
+        training_env = model.get_env()
+        assert training_env is not None
+        sync_envs_normalization(training_env, env)
+        reward, _ = evaluate_policy(
+            model, env, self.n_eval_episodes, deterministic=self.deterministic_eval, callback=note_score
+        )
+        env.close()
+        if scores:
+            return f"score {np.mean(scores):.2f} (mean pipes per episode, {len(scores)} episodes)"
+        return f"mean reward {reward:.2f} ({self.n_eval_episodes} episodes)"
