@@ -23,7 +23,7 @@ from sbx_flappy.envs.vec_env import FlappyVecEnv
 SEED = 50_000
 #: Algorithms whose replay buffer takes gigabytes, which no agent needs to play
 OFF_POLICY = ("qrdqn", "dqn", "ddpg", "sac", "td3", "tqc")
-NO_BUFFER = {"buffer_size": 1, "optimize_memory_usage": False}
+NO_BUFFER: dict[str, Any] = {"buffer_size": 1, "optimize_memory_usage": False}
 #: Games that play side by side
 MAX_ENVS = 100
 

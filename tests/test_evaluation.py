@@ -12,11 +12,13 @@ import yaml
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
+from stable_baselines3.common.vec_env import VecNormalize
 
 from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
+from sbx_flappy.common.features_extractors import FlattenExtractor
 from sbx_flappy.envs.registration import ENV_IDS
-from sbx_flappy.evaluation import SEED, evaluate, evaluate_scores, summarize
+from sbx_flappy.evaluation import SEED, evaluate, evaluate_scores, make_env, summarize
 from sbx_flappy.export import OF_TRAINING, export
 
 AGENTS = Path(__file__).parents[1] / FOLDER
@@ -126,6 +128,130 @@ def test_a_wrong_command_line_is_named(
     assert message in capsys.readouterr().err
 
 
+@pytest.fixture
+def run_of(folder: Path, tmp_path: Path) -> Any:
+    """Returns a log folder with a copy of the JAX model, and with the settings that RL-Zoo keeps."""
+
+    def make(args: dict[str, Any], config: dict[str, Any]) -> Path:
+        run = tmp_path / "logs" / "ppo_jax" / f"{FEATURES}_1"
+        shutil.copytree(folder / "ppo_jax" / f"{FEATURES}_1", run)
+        (run / FEATURES).mkdir()
+        (run / FEATURES / "args.yml").write_text(yaml.dump(args))
+        (run / FEATURES / "config.yml").write_text(yaml.dump(config))
+        return run
+
+    return make
+
+
+def episodes_of(run: Path, *arguments: str) -> list[dict[str, str]]:
+    table = run / "episodes.csv"
+    agent = ["--algo", "ppo_jax", "--env", FEATURES, "-f", str(run.parents[1]), "--only", "deterministic"]
+    evaluate([*agent, "-o", str(table), *arguments], "evaluate")
+    with open(table, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_environments_are_those_of_the_training(run_of: Any) -> None:
+    """RL-Zoo lets ``--env-kwargs`` of the training take the place of the settings file's."""
+    run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {"env_kwargs": {"max_episode_steps": 7}})
+    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"9"}
+    assert {row["length"] for row in episodes_of(run, "-n", "2", "--env-kwargs", "max_episode_steps:8")} == {"8"}
+    (run / FEATURES / "args.yml").write_text("env_kwargs: null")
+    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"7"}
+
+
+@pytest.mark.parametrize(("n_episodes", "n_envs"), [(7, 3), (3, 3), (4, 2), (1, 1)])
+def test_games_share_the_episodes(n_episodes: int, n_envs: int, run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def make(env_id: str, n_envs: int, *others: Any) -> Any:
+        made.append(n_envs)
+        return make_env(env_id, n_envs, *others)
+
+    monkeypatch.setattr("sbx_flappy.evaluation.MAX_ENVS", 3)
+    monkeypatch.setattr("sbx_flappy.evaluation.make_env", make)
+    run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {})
+    assert len(episodes_of(run, "-n", str(n_episodes))) == n_episodes
+    assert made == [n_envs]
+
+
+def test_statistics_are_needed_where_observations_are_normalized(run_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {"normalize": "dict(norm_obs=False, norm_reward=True)"})
+    assert len(episodes_of(run, "-n", "2")) == 2
+    for normalize in ("dict(norm_reward=True)", True):
+        (run / FEATURES / "config.yml").write_text(yaml.dump({"normalize": normalize}))
+        with pytest.raises(SystemExit, match="2"):
+            episodes_of(run, "-n", "2")
+        assert re.search(r"observations are normalized, and .*vecnormalize\.pkl is not there", capsys.readouterr().err)
+
+
+def test_a_checkpoint_is_played_with_its_own_statistics(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {"normalize": True})
+    for file, mean in ((f"{FEATURES}/vecnormalize.pkl", 1.0), ("rl_model_vecnormalize_64_steps.pkl", 2.0)):
+        env = VecNormalize(FlappyVecEnv(1, FEATURES))
+        env.obs_rms.mean[:] = mean
+        env.save(str(run / file))
+    for steps in (32, 64):
+        shutil.copy(run / f"{FEATURES}.zip", run / f"rl_model_{steps}_steps.zip")
+    seen = []
+
+    def look(_model: Any, env: Any, *_others: Any) -> Any:
+        seen.append((env.obs_rms.mean[0], env.training, env.norm_reward))
+        return evaluate_scores(_model, env, *_others)
+
+    monkeypatch.setattr("sbx_flappy.evaluation.evaluate_scores", look)
+    for checkpoint in ([], ["--load-checkpoint", "32"], ["--load-checkpoint", "64"]):
+        episodes_of(run, "-n", "2", *checkpoint)
+    assert seen == [(1.0, False, False), (1.0, False, False), (2.0, False, False)]
+
+
+def test_finished_episodes_are_written_before_the_next_kind(folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def play(model: Any, env: Any, n_episodes: int, deterministic: bool) -> Any:
+        if not deterministic:
+            raise KeyboardInterrupt
+        return evaluate_scores(model, env, n_episodes, deterministic)
+
+    monkeypatch.setattr("sbx_flappy.evaluation.evaluate_scores", play)
+    agent = ["--algo", "ppo_jax", "--env", FEATURES, "-f", str(folder), "-n", "2", "--max-episode-steps", "5"]
+    with pytest.raises(KeyboardInterrupt):
+        evaluate([*agent, "-o", str(tmp_path / "episodes.csv")], "evaluate")
+    assert len((tmp_path / "episodes.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--exp-id", "99"], "has the runs 1 of FlappyBirdFeatures-v0"),
+        (["--load-checkpoint", "5"], "rl_model_5_steps.zip is not there"),
+        (["--env", "FlappyBird-v7"], "has no run of FlappyBird-v7"),
+        (["--algo", "a2c"], "has no run of FlappyBirdFeatures-v0"),
+        (["--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
+        (["--max-episode-steps", "0"], "max_episode_steps"),
+        (["--env-kwargs", "gap:("], "argument --env-kwargs: NAME:VALUE with a value in Python's notation is expected"),
+        (["--env-kwargs", "gap:7"], "FlappyBirdFeatures-v0 with the arguments {'gap': 7}: "),
+        (["--env-kwargs", "obs_type:'pixels'"], "Observation spaces do not match"),
+        (["-o", "nowhere/episodes.csv"], "--output: the folder nowhere is not there"),
+    ],
+)
+def test_errors_of_an_evaluation_are_for_the_user(
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = ["--algo", "ppo_jax", "--env", FEATURES, "-f", str(folder), "-n", "2"]
+    with pytest.raises(SystemExit, match="2"):
+        evaluate([*agent, *arguments], "evaluate")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("evaluate: error: ") and message in error
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip"])
+def test_a_broken_model_is_named(content: bytes, run_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of({}, {})
+    (run / f"{FEATURES}.zip").write_bytes(content)
+    with pytest.raises(SystemExit, match="2"):
+        episodes_of(run)
+    assert f"{FEATURES}.zip cannot be loaded as a model of ppo_jax: " in capsys.readouterr().err
+
+
 def test_evaluation_plays_other_games_than_trainings() -> None:
     assert SEED % 2**16 >= 1024  # a training's seeds have the number of the environment in the low 16 bits
 
@@ -141,6 +267,12 @@ def test_agents_are_looked_for_here_then_in_the_package(folder: Path, tmp_path: 
     shutil.copytree(folder / "ppo_jax" / f"{FEATURES}_1", tmp_path / FOLDER / "ppo_jax" / "FlappyBird-v0_1")
     assert find_agent("ppo_jax", name) == (FOLDER, "ppo_jax")
     assert find_agent("ppo", name) == (str(AGENTS), "ppo")
+
+
+def test_a_folder_without_a_model_is_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FOLDER / "ppo" / "FlappyBird-v0_1").mkdir(parents=True)
+    assert find_agent("ppo", EnvironmentName("FlappyBird-v0")) == (str(AGENTS), "ppo")
 
 
 @pytest.mark.parametrize(("algo", "cls"), [("ppo_jax", PPO), ("ppo", TorchPPO)])
@@ -182,3 +314,35 @@ def test_an_agent_to_play_is_small_and_plays_the_same(framework: str, folder: Pa
     observations = np.random.default_rng(0).uniform(-1, 1, (50, 12)).astype(np.float32)
     actions = [each.predict(observations, deterministic=True)[0] for each in (whole, model)]
     np.testing.assert_array_equal(*actions)
+
+
+class OwnExtractor(FlattenExtractor):
+    """A Flax module, which torch has no counterpart of."""
+
+
+def test_an_export_that_fails_leaves_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy_kwargs = {"features_extractor_class": OwnExtractor}
+    model = PPO("MlpPolicy", FlappyVecEnv(2, FEATURES), n_steps=8, batch_size=16, policy_kwargs=policy_kwargs)
+    model.save(tmp_path / "ppo_jax" / f"{FEATURES}_1" / f"{FEATURES}.zip")
+    with pytest.raises(SystemExit, match="2"):
+        export(["--env", FEATURES, "-f", str(tmp_path)], "export")
+    assert "export: error: `features_extractor_class` OwnExtractor is a Flax module" in capsys.readouterr().err
+    assert list((tmp_path / "ppo").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algo", "trpo"], "invalid choice: 'trpo'"),
+        (["--exp-id", "9"], "has the runs 1 of FlappyBirdFeatures-v0"),
+        (["--onnx", "nowhere/agent.onnx"], "nowhere"),
+    ],
+)
+def test_errors_of_an_export_are_for_the_user(
+    arguments: list[str], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        export(["--env", FEATURES, "-f", str(folder), "-o", str(tmp_path / "new"), *arguments], "export")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("export: error: ") and message in error
+    assert not (tmp_path / "new").exists()

@@ -81,11 +81,25 @@ def test_an_interrupted_training_goes_on_as_if_it_had_never_stopped(
     assert f"{name}: the training stops after" in output
     as_of = 64
     assert f"Saved logs/ppo_jax/{ENV}_1/{ENV}.zip as of {as_of} time steps" in output
-    output = run(CLI, "train", *TRAINING, "-i", str(model_in(tmp_path)), cwd=tmp_path)
+    lines = output.splitlines()
+    command = lines[lines.index("This goes on as if the training had never stopped:") + 1].split()
+    assert command == ["sbx-flappy", "train", *TRAINING, "-i", str(model_in(Path()))]
+    output = run(CLI, *command[1:], cwd=tmp_path)
     assert f"from {as_of} to 192 time steps" in output
     went_on = parameters(model_in(tmp_path, 2))
     for key, value in uninterrupted.items():
         np.testing.assert_array_equal(went_on[key], value, err_msg=key)
+
+
+@pytest.mark.expensive
+def test_an_interrupted_demo_is_saved_and_says_how_to_go_on(tmp_path: Path) -> None:
+    options = ["--env", ENV, "--seed", "3", "--eval-episodes", "1", *SETTINGS]
+    output = run_signalled("rollout", "SIGTERM", "demo", *options, *LENGTH, cwd=tmp_path)
+    assert "Before training: score" in output and "After training" not in output and not list(tmp_path.rglob("*.mp4"))
+    command = next(line.split() for line in output.splitlines() if line.startswith("  sbx-flappy train "))
+    assert "from 64 to 192 time steps" not in output
+    output = run(CLI, *command[1:], "-n", "32", cwd=tmp_path)
+    assert "Going on where the training was saved" in output
 
 
 @pytest.mark.expensive

@@ -1,5 +1,6 @@
 """Memory that compiled programs free stays with the process, so that the kernel need not clear it anew at each step."""
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from sbx_flappy.common import memory
 
 ROOT = Path(__file__).parents[1]
 FAULTS_OF_A_STEP = """
@@ -56,3 +59,22 @@ def test_memory_is_kept_once_a_program_is_compiled() -> None:
 def test_settings_of_the_user_stay(name: str) -> None:
     value = "glibc.malloc.mmap_threshold=1048576" if name == "GLIBC_TUNABLES" else "1048576"
     assert not page_faults("program", **{name: value})[2]
+
+
+@pytest.mark.parametrize(("largest", "kept"), [(1 << 30, 1 << 28), (1 << 25, 1 << 25), (1 << 20, None)])
+def test_a_c_library_may_refuse_a_large_threshold(largest: int, kept: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[int, int] = {}
+
+    class Library:
+        def mallopt(self, parameter: int, value: int) -> int:
+            if parameter == memory._M_MMAP_THRESHOLD and value > largest:
+                return 0
+            made[parameter] = value
+            return 1
+
+    for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: Library())
+    monkeypatch.setattr("sys.platform", "linux")
+    assert memory.keep_freed_memory.__wrapped__() is (kept is not None)
+    assert made.get(memory._M_MMAP_THRESHOLD) == kept

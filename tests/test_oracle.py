@@ -1,5 +1,6 @@
 """Torch SB3 is the oracle: from the same parameters and rollout, an update ends in the same parameters and logs."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch as th
 from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.torch_layers import FlattenExtractor as TorchFlattenExtractor
 
 from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp, FlappyVecEnv
 from sbx_flappy.common import torch_policies
@@ -273,3 +275,32 @@ def test_settings_that_sb3_does_not_know_train_torch_alike(name: str) -> None:
             np.testing.assert_allclose(ours[key].numpy(), tensor.numpy(), rtol=1e-5, atol=atol, err_msg=key)
     if "action_bias_init" in policy_kwargs:
         assert starts[1]["action_net.bias"].tolist() == pytest.approx(policy_kwargs["action_bias_init"])
+
+
+@pytest.mark.parametrize("algorithm", [PPO, sb3.PPO])
+@pytest.mark.parametrize(
+    ("policy_kwargs", "message"),
+    [
+        ({"action_bias_init": [0.5]}, "`action_bias_init` must be 2 finite numbers"),
+        ({"action_bias_init": [0.5, np.nan]}, "`action_bias_init` must be 2 finite numbers"),
+        ({"obs_scale": np.nan}, "`obs_scale` must be finite"),
+        ({"obs_center": [0.5] * 11}, "`obs_center` must be one number or of the observations' shape"),
+        ({"obs_center": "sky"}, "`obs_center` must be a number or nested lists of numbers"),
+    ],
+)
+def test_settings_that_do_not_fit_are_errors_in_torch_too(
+    algorithm: type, policy_kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        algorithm(torch_policies.MlpPolicy, "FlappyBirdFeatures-v0", policy_kwargs=policy_kwargs, device="cpu")
+
+
+class OwnTorchExtractor(TorchFlattenExtractor):
+    """Knows neither centre nor scale."""
+
+
+def test_an_extractor_of_ones_own_in_torch_is_not_centred() -> None:
+    policy_kwargs = {"features_extractor_class": OwnTorchExtractor, "obs_center": 0.5}
+    with pytest.raises(ValueError, match=r"`obs_center` and `obs_scale` are for the extractors .*, not for OwnTorchExtractor"):
+        sb3.PPO(torch_policies.MlpPolicy, "FlappyBirdFeatures-v0", policy_kwargs=policy_kwargs, device="cpu")
+    sb3.PPO(torch_policies.MlpPolicy, "FlappyBirdFeatures-v0", policy_kwargs={"features_extractor_class": OwnTorchExtractor})

@@ -217,7 +217,7 @@ def test_episodes_of_all_environments_stand_in_the_order_of_their_ends(tmp_path:
     np.testing.assert_array_equal(run.episodes.steps, [10, 17, 37])
     np.testing.assert_allclose(run.episodes.minutes, [0.5, 1.0, 1.5])
     rows = dict(figures([run]))
-    assert rows["Time steps"] == ["37"]
+    assert rows["Time steps"] == ["37 in ended episodes"]
     assert rows["Minutes"] == ["1.50"]
     assert rows["Reward, last 100 episodes"] == ["2.67"]  # (1 + 5 + 2) / 3
     assert rows["Time steps per second"] == ["0"]  # 37 / 90
@@ -319,7 +319,7 @@ def test_tensorboard_folder_elsewhere_is_named_by_the_option(folder: Path, run: 
         ("evaluations.npz", ["Evaluation"], "train writes with --eval-freq N"),
         ("../../../tb/*/PPO_1", OPTIMISATION, "train writes with -tb FOLDER"),
         ("*/config.yml", [], "no config.yml"),
-        ("videos", [], "sbx-flappy record_video --algo ppo_jax --env FlappyBird-v0 -f logs records one"),
+        ("videos", [], "sbx-flappy record_video --algo ppo_jax --env FlappyBird-v0 -f logs --exp-id 1 records one"),
         ("*.monitor.csv", ["Pipes passed"], "no *.monitor.csv"),
     ],
 )
@@ -377,6 +377,62 @@ def test_a_broken_file_ends_in_a_message_that_names_it(run: Path, pattern: str, 
 def test_a_broken_monitor_file_is_explained(run: Path, text: str, reason: str) -> None:
     (run / "0.monitor.csv").write_text(text)
     assert reason in failure(run)
+
+
+@pytest.mark.parametrize("reward", ["nan", "inf", "-inf", "1e308", "-1e308"])
+def test_rewards_beyond_all_bounds_have_a_page(reward: str, run: Path) -> None:
+    """The episodes go on being drawn: a training whose rewards are such is one that people want to look at."""
+    with (run / "0.monitor.csv").open("a") as file:
+        file.write(f"{reward},5,9.0,5\n" * 3)
+    assert titles(page_of(run)) == CHARTS
+
+
+def test_evaluations_without_an_episode_are_left_out(run: Path) -> None:
+    np.savez(run / "evaluations.npz", timesteps=[16, 32], results=np.zeros((2, 0)))
+    page = page_of(run)
+    assert titles(page) == [title for title in CHARTS if not title.startswith("Evaluation")]
+    assert "Last evaluation" not in page
+
+
+@pytest.mark.parametrize("place", ["a\0b", "x" * 300, "gone"])
+def test_a_tensorboard_folder_that_cannot_be_is_not_there(place: str, run: Path) -> None:
+    args = run / "FlappyBird-v0" / "args.yml"
+    args.write_text(yaml.dump({**yaml.unsafe_load(args.read_text()), "tensorboard_log": place}))
+    assert "No event file of this run in" in text_of(page_of(run))
+    assert "is not there" in failure(run, "-tb", place)
+
+
+def test_a_link_to_nowhere_is_no_video(run: Path) -> None:
+    (run / "videos" / "newest.mp4").symlink_to("gone.mp4")
+    assert "data:video/mp4;base64," in page_of(run)
+
+
+def test_the_command_for_a_video_can_be_pasted(run: Path) -> None:
+    shutil.rmtree(run / "videos")
+    args = run / "FlappyBird-v0" / "args.yml"
+    args.write_text(yaml.dump({**yaml.unsafe_load(args.read_text()), "log_folder": "my logs"}))
+    assert "-f 'my logs' --exp-id 1 records one" in text_of(page_of(run))
+
+
+def test_a_training_that_did_not_come_to_its_end_says_so(run: Path) -> None:
+    args, config = (run / "FlappyBird-v0" / name for name in ("args.yml", "config.yml"))
+    config.write_text(yaml.dump({"n_timesteps": 1.5e6}))
+    assert dict(figures([read_run(run)]))["Time steps"] == ["128 of 1,500,000"]
+    args.write_text(yaml.dump({**yaml.unsafe_load(args.read_text()), "n_timesteps": 100}))
+    assert dict(figures([read_run(run)]))["Time steps"] == ["128"]
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = page_of(run)
+
+    def fill_the_disk(path: Path, *_: Any, **__: Any) -> None:
+        path.write_bytes(b"<!DOCTYPE")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill_the_disk)
+    assert "No space left on device" in failure(run)
+    assert (run / "report.html").read_text() == before
+    assert sorted(path.name for path in run.glob(".*")) == []
 
 
 def test_evaluations_are_not_unpickled(run: Path) -> None:

@@ -61,8 +61,11 @@ def write_page(path: Path, runs: Sequence[Run], title: str | None = None) -> Non
     body = "\n".join(_section(heading, cards) for heading, cards in sections)
     text = PAGE.substitute(title=escape(title), style=STYLE_SHEET, body=body)
     new = path.with_name(f".{path.name}.new")  # a page that was there stays until the new one is whole
-    new.write_text(text, encoding="utf-8", errors="backslashreplace")
-    new.replace(path)
+    try:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _section(heading: str, cards: Sequence[str]) -> str:

@@ -168,7 +168,7 @@ def _read_scalars(run: Run, tensorboard_log: Path | None, start: float | None, e
 
 def _places(run: Run, logged: str) -> list[Path]:
     """Return where the TensorBoard folder that train was given may be: from here, and from where the log folder was."""
-    if not logged:
+    if not logged or "\0" in logged:  # which is in no path
         return []
     places = [Path(logged)]
     depth = len(Path(str(run.args.get("log_folder") or "logs")).parts) + 1  # log folder/algo/run

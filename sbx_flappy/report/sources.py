@@ -33,12 +33,15 @@ class Curve:
 
     :param steps: time steps since the training began, shape [n]
     :param minutes: minutes since the training began, shape [n], NaN where they are not known
-    :param values: shape [n], or [n, episodes] for evaluations
+    :param values: shape [n], or [n, episodes] for evaluations; what is not finite in float32 becomes NaN, which is not drawn
     """
 
     steps: np.ndarray
     minutes: np.ndarray
     values: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.values = np.where(np.abs(self.values) <= np.finfo(np.float32).max, self.values, np.nan)
 
 
 @contextmanager
