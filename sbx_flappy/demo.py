@@ -1,43 +1,20 @@
-"""The run of ``sbx-flappy demo``: the score in the log, and measured before and after the training."""
+"""The run of ``sbx-flappy demo``: the score is measured before and after the training."""
 
-from collections import deque
 from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import sync_envs_normalization
 
 from sbx_flappy.manager import SettingsManager
 
 
-class ScoreLogger(BaseCallback):
-    """Logs ``rollout/ep_score_mean``, the pipes passed per episode, over as many episodes as SB3 averages the reward."""
-
-    def _on_training_start(self) -> None:
-        self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
-
-    def _on_step(self) -> bool:
-        for done, info in zip(self.locals["dones"], self.locals["infos"], strict=True):
-            if done and "score" in info:
-                self.scores.append(info["score"])
-        return True
-
-    def _on_rollout_end(self) -> None:
-        if self.scores:
-            self.logger.record("rollout/ep_score_mean", np.mean(self.scores))
-
-
 class DemoManager(SettingsManager):
-    """The manager of ``demo``: the score in the log, and measured before and after a training that came to its end."""
+    """The manager of ``demo``: the score before the training, and after it if it came to its end."""
 
     before: str
     after: str | None = None
-
-    def create_callbacks(self) -> None:
-        super().create_callbacks()
-        self.callbacks.append(ScoreLogger())
 
     def learn(self, model: BaseAlgorithm) -> None:
         self.before = self.measure(model)

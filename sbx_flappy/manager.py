@@ -4,9 +4,11 @@ import argparse
 import importlib
 import shlex
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rl_zoo3.train
 from rl_zoo3.exp_manager import ExperimentManager
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -56,6 +58,23 @@ class ResumableModel:
         self.model.save(path, resumable=self.resumable)
 
 
+class ScoreLogger(BaseCallback):
+    """Logs ``rollout/ep_score_mean``, the pipes passed per episode, over as many episodes as SB3 averages the reward."""
+
+    def _on_training_start(self) -> None:
+        self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
+
+    def _on_step(self) -> bool:
+        for i in np.flatnonzero(self.locals["dones"]):
+            if "score" in self.locals["infos"][i]:
+                self.scores.append(self.locals["infos"][i]["score"])
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.scores:
+            self.logger.record("rollout/ep_score_mean", np.mean(self.scores))
+
+
 class WatchInterruption(BaseCallback):
     """Stops the training if the exception of an interruption was lost."""
 
@@ -95,8 +114,13 @@ class SettingsManager(ExperimentManager):
         self.resume_point = ResumePointCallback()
 
     def create_callbacks(self) -> None:
-        """Create the callbacks, see RL-Zoo's method; a checkpoint has VecNormalize's statistics of its moment with it."""
+        """
+        Create the callbacks, see RL-Zoo's method.
+
+        Pipes passed are in the log, and a checkpoint has VecNormalize's statistics of its moment with it.
+        """
         super().create_callbacks()
+        self.callbacks.append(ScoreLogger())
         for callback in self.callbacks:
             if isinstance(callback, CheckpointCallback):
                 callback.save_vecnormalize = True

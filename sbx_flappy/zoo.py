@@ -29,6 +29,7 @@ from sbx_flappy.agents import FOLDER, EitherPPO, find_agent
 from sbx_flappy.demo import DemoManager
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
+from sbx_flappy.envs.window import NoDisplayError
 from sbx_flappy.evaluation import evaluate
 from sbx_flappy.export import export
 from sbx_flappy.manager import SettingsManager
@@ -168,7 +169,10 @@ def main() -> None:
     elif command == "export":
         export(arguments, f"{PROG} export")
     elif plays:
-        run_script(command, name_agent(command, arguments))
+        try:
+            run_script(command, name_agent(command, arguments))
+        except NoDisplayError as e:
+            raise SystemExit(f"{PROG} {command}: error: {e}") from None
     elif command == "report":
         report(arguments, f"{PROG} report")
     else:

@@ -339,7 +339,7 @@ def test_scores_that_were_not_logged_are_named(run: Path) -> None:
         path.write_text("\n".join([header, *(row.rpartition(",")[0] for row in rows), ""]))
     page = page_of(run)
     assert not [title for title in titles(page) if title.startswith("Pipes")]
-    assert "train logs them with -params \"monitor_kwargs:dict(info_keywords=('score',))\"" in text_of(page)
+    assert "RL-Zoo's own train with -params \"monitor_kwargs:dict(info_keywords=('score',))\"" in text_of(page)
 
 
 def test_a_training_that_has_just_begun_has_a_page(tmp_path: Path) -> None:

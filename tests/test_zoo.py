@@ -299,6 +299,22 @@ def test_rl_zoos_atari_preset_trains_and_plays(tmp_path: Path) -> None:
     assert "Atari Episode Score" in output
 
 
+@pytest.mark.expensive
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have a display always")
+def test_enjoy_without_a_display_ends_in_one_line(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "for name in ('SDL_VIDEODRIVER', 'DISPLAY', 'WAYLAND_DISPLAY'):\n"
+        "    os.environ.pop(name, None)\n"
+        "sys.argv = ['sbx-flappy', 'enjoy', '--algo', 'ppo', '--env', 'FlappyBirdFeatures-v0']\n"
+        "from sbx_flappy.zoo import main\n"
+        "main()\n"
+    )
+    output = run("-c", script, cwd=tmp_path, status=1, module=False)
+    assert "Traceback" not in output
+    assert output.splitlines()[-1].startswith("sbx-flappy enjoy: error: render_mode='human' needs a display")
+
+
 def test_the_cli_finds_the_settings(tmp_path: Path) -> None:
     script = (
         "from sbx_flappy.manager import find_settings\n"

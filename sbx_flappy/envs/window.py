@@ -22,6 +22,10 @@ NO_DISPLAY = (
 )
 
 
+class NoDisplayError(RuntimeError):
+    """A window was asked for where nothing can show it."""
+
+
 def may_have_display() -> bool:
     """Tell whether the machine seems to have a display, without starting one."""
     names = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY")
@@ -32,18 +36,18 @@ def start_display() -> None:
     """
     Start pygame's display, unless it runs.
 
-    :raises RuntimeError: if it would show nothing, and not because the user has chosen so by SDL_VIDEODRIVER
+    :raises NoDisplayError: if it would show nothing, and not because the user has chosen so by SDL_VIDEODRIVER
     """
     was_running = pygame.display.get_init()
     try:
         pygame.display.init()
         driver = pygame.display.get_driver()
     except pygame.error as error:
-        raise RuntimeError(NO_DISPLAY.format(reason=error)) from error
+        raise NoDisplayError(NO_DISPLAY.format(reason=error)) from error
     if driver in INVISIBLE_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
         if not was_running:
             pygame.display.quit()
-        raise RuntimeError(NO_DISPLAY.format(reason=f"SDL offers only its driver {driver!r}"))
+        raise NoDisplayError(NO_DISPLAY.format(reason=f"SDL offers only its driver {driver!r}"))
 
 
 class HumanWindow:
@@ -54,7 +58,7 @@ class HumanWindow:
 
     :param draw: returns the last frame: a surface, or an array (height, width, 3), uint8
     :param fps: frames per second; 0 does not wait
-    :raises RuntimeError: if there is no display
+    :raises NoDisplayError: if there is none
     """
 
     open_windows: "weakref.WeakSet[HumanWindow]" = weakref.WeakSet()

@@ -61,7 +61,7 @@ def not_logged(run: Run) -> list[str]:
         missing.append(f"Episode reward: {has_none}.")
     if run.scores is None and "rollout/ep_score_mean" not in run.scalars and env_id.startswith("FlappyBird"):
         option = "-params \"monitor_kwargs:dict(info_keywords=('score',))\""
-        missing.append(f"Pipes passed: train logs them with {option}, demo always.")
+        missing.append(f"Pipes passed: sbx-flappy train logs them, RL-Zoo's own train with {option}.")
     if run.evaluations is None:
         missing.append(
             "Evaluations: no evaluations.npz, which train writes with --eval-freq N, for an N below its time steps."
