@@ -25,11 +25,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
+import torch
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
 
-from sbx_flappy.evaluation import NO_BUFFER, OFF_POLICY, SEED, evaluate_scores, make_env, read_hyperparams
+from sbx_flappy.evaluation import SEED, evaluate_scores, load_kwargs, make_env, read_hyperparams
 from sbx_flappy.zoo import register_algorithms
 
 ROOT = Path(__file__).parents[1]
@@ -93,12 +94,12 @@ def train(
 def score(algo: str, env_name: EnvironmentName, path: Path, episodes: int, limit: int) -> dict[str, float]:
     """Return what deterministic episodes, one in each game, come to; observations as the model had them when it was saved."""
     register_algorithms(ppo=TorchPPO)
-    hyperparams, settings = read_hyperparams(path.parent, env_name)
+    torch.set_num_threads(1)  # there are several such processes, and torch's threads wait by spinning
+    hyperparams, statistics = read_hyperparams(path, env_name)
     hyperparams["env_kwargs"]["max_episode_steps"] = limit
-    statistics = path.with_name(path.name.replace("rl_model_", "rl_model_vecnormalize_")).with_suffix(".pkl")
     with redirect_stdout(None):  # RL-Zoo says that it loads statistics
-        env = make_env(env_name.gym_id, episodes, SEED, hyperparams, settings, statistics if statistics.is_file() else None)
-    model = ALGOS[algo].load(path, device="cpu", **(NO_BUFFER if algo in OFF_POLICY else {}))
+        env = make_env(env_name.gym_id, episodes, SEED, hyperparams, statistics)
+    model = ALGOS[algo].load(path, device="cpu", **load_kwargs(algo))
     scores = evaluate_scores(model, env, episodes).scores
     env.close()
     assert scores is not None
@@ -111,15 +112,31 @@ def score(algo: str, env_name: EnvironmentName, path: Path, episodes: int, limit
 
 
 def run(args: argparse.Namespace, options: list[str]) -> None:
-    """Train all seeds, then score them."""
+    """Train all seeds, then score them; those before a training that fails, too."""
     done = {(row["algo"], row["conf"], row["seed"]) for row in table(args.env)}
-    trained = []
+    conf = ["-conf", args.conf] if args.conf else []
+    trained, failure = [], None
     for seed, algo in itertools.product(args.seeds, args.algo):
-        if (algo, args.conf, str(seed)) not in done:
-            conf = ["-conf", args.conf] if args.conf else []
+        if (algo, args.conf, str(seed)) in done:
+            continue
+        try:
             checkpoints = train(args.env, algo, seed, args.folder, args.save_freq, [*conf, *options])
-            print(f"{algo}, seed {seed}: {checkpoints[-1][0]} time steps in {checkpoints[-1][1]:.0f} s", flush=True)
-            trained.append((algo, seed, checkpoints))
+        except subprocess.CalledProcessError as e:
+            failure = e
+            break
+        print(f"{algo}, seed {seed}: {checkpoints[-1][0]} time steps in {checkpoints[-1][1]:.0f} s", flush=True)
+        trained.append((algo, seed, checkpoints))
+    score_all(trained, args)
+    if failure is not None:
+        raise failure
+
+
+def score_all(trained: list[tuple[str, int, list[tuple[int, float, Path]]]], args: argparse.Namespace) -> None:
+    """
+    Score the checkpoints of trainings, and append them to the table.
+
+    :param trained: algorithm, seed, and what :func:`train` returns
+    """
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
         played = [
             [pool.submit(score, algo, EnvironmentName(args.env), path, args.episodes, args.limit) for *_, path in checkpoints]

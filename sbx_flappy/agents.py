@@ -1,6 +1,7 @@
 """The trained agents that come with the package, in RL-Zoo's layout: a folder of log folders ``ALGO/ENV_ID``."""
 
 import argparse
+import glob
 import importlib.resources
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +34,7 @@ def find_agent(algo: str, env_name: EnvironmentName) -> tuple[str, str]:
     names = [algo, "ppo"] if algo == "ppo_jax" else [algo]
     for folder in (FOLDER, installed):
         for name in names:
-            run = get_latest_run_id(str(Path(folder, name)), env_name)
-            if Path(folder, name, f"{env_name}_{run}", f"{env_name}.zip").is_file():
+            if any(Path(folder, name).glob(f"{glob.escape(env_name)}_[0-9]*/*.zip")):
                 return folder, name
     return FOLDER, algo
 
@@ -55,24 +55,32 @@ def find_model(args: argparse.Namespace, folder: str, algo: str) -> tuple[Path, 
     path = run / ("best_model.zip" if args.load_best else last)
     if path.is_file():
         return path, run
-    runs = sorted(int(known.name.rpartition("_")[2]) for known in Path(folder, algo).glob(f"{args.env}_[0-9]*"))
-    known = f"the runs {', '.join(map(str, runs))}" if runs else "no run"
+    runs = [known.name.rpartition("_")[2] for known in Path(folder, algo).glob(f"{glob.escape(args.env)}_*")]
+    runs = sorted((number for number in runs if number.isdecimal()), key=int)
+    known = f"the runs {', '.join(runs)}" if runs else "no run"
     raise ValueError(f"{path} is not there. {Path(folder, algo)} has {known} of {args.env}.")
 
 
+#: What is raised for arguments that the user can mend
+OF_THE_USER = (ValueError, OSError, ImportError, gym.error.Error)
+
+
 @contextmanager
-def explaining(parser: argparse.ArgumentParser, what: str = "") -> Iterator[None]:
+def explaining(
+    parser: argparse.ArgumentParser, what: str = "", errors: tuple[type[Exception], ...] = OF_THE_USER
+) -> Iterator[None]:
     """
     Let an error of the block that the user can mend end the command with its message.
 
     :param parser: the command's
     :param what: what the block does, for the message
+    :param errors: which they are
     :raises SystemExit: with 2
     """
     try:
         yield
-    except (AssertionError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, gym.error.Error) as e:
-        parser.error(f"{what}{e}" if str(e) else f"{what}{type(e).__name__}")
+    except errors as e:
+        parser.error(f"{what}{e or type(e).__name__}")
 
 
 class EitherPPO:

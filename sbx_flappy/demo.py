@@ -20,6 +20,9 @@ class DemoManager(SettingsManager):
         self.before = self.measure(model)
         print(f"Before training: {self.before}")
         super().learn(model)
+
+    def save_trained_model(self, model: BaseAlgorithm) -> None:
+        super().save_trained_model(model)
         if self.interruption.received is None:
             self.after = self.measure(model)
 

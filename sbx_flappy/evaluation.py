@@ -3,6 +3,8 @@
 import argparse
 import csv
 import math
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +14,9 @@ from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS, StoreDict, create_test_env, get_saved_hyperparams
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import check_for_correct_spaces
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize, unwrap_vec_normalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sbx_flappy.agents import explaining, find_agent, find_model
 from sbx_flappy.envs.registration import ENV_IDS
@@ -21,9 +24,6 @@ from sbx_flappy.envs.vec_env import FlappyVecEnv
 
 #: The first of the seeds that games are evaluated on. Trainings use seeds whose low 16 bits are below their number of envs.
 SEED = 50_000
-#: Algorithms whose replay buffer takes gigabytes, which no agent needs to play
-OFF_POLICY = ("qrdqn", "dqn", "ddpg", "sac", "td3", "tqc")
-NO_BUFFER: dict[str, Any] = {"buffer_size": 1, "optimize_memory_usage": False}
 #: Games that play side by side
 MAX_ENVS = 100
 
@@ -63,6 +63,11 @@ def evaluate_scores(model: BaseAlgorithm, env: VecEnv, n_episodes: int, determin
     return Episodes(np.array(scores) if scores else None, np.array(rewards), np.array(lengths))
 
 
+def load_kwargs(algo: str) -> dict[str, Any]:
+    """Return arguments for ``load`` with which a model that only plays has no replay buffer of gigabytes."""
+    return {"buffer_size": 1, "optimize_memory_usage": False} if issubclass(ALGOS[algo], OffPolicyAlgorithm) else {}
+
+
 def summarize(values: np.ndarray) -> dict[str, float]:
     """Return mean, standard error of the mean, median, smallest and largest of numbers ``[E]``."""
     error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
@@ -75,32 +80,33 @@ def summarize(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def read_hyperparams(run: Path, env_name: EnvironmentName) -> tuple[dict[str, Any], Path | None]:
+def read_hyperparams(path: Path, env_name: EnvironmentName) -> tuple[dict[str, Any], Path | None]:
     """
-    Return what RL-Zoo kept of a training's settings, and the folder with VecNormalize's statistics, if observations need them.
+    Return what RL-Zoo kept of a training's settings, and VecNormalize's statistics: a checkpoint's own if it has them.
 
-    :param run: the run's folder
+    :param path: the model's file, in the run's folder
     :param env_name: RL-Zoo's form of the environment's id
-    :return: settings, with ``env_kwargs`` as the training's command line had them; both are for :func:`make_env`
+    :return: settings, with ``env_kwargs`` as the training's command line had them, and a file; both are for :func:`make_env`
     :raises ValueError: if the observations were normalized, and the statistics are not there
     """
-    settings = run / env_name
-    hyperparams, found = get_saved_hyperparams(str(settings), norm_reward=False, test_mode=True)
+    settings = path.parent / env_name
+    hyperparams, _ = get_saved_hyperparams(str(settings), norm_reward=False, test_mode=True)
     if (settings / "args.yml").is_file():
-        args = yaml.load((settings / "args.yml").read_text(), Loader=yaml.UnsafeLoader)  # as RL-Zoo reads it
+        args = yaml.load((settings / "args.yml").read_text(), Loader=yaml.UnsafeLoader) or {}  # as RL-Zoo reads it
         hyperparams["env_kwargs"] = args.get("env_kwargs") or hyperparams.get("env_kwargs")
     hyperparams["env_kwargs"] = dict(hyperparams.get("env_kwargs") or {})
-    statistics = settings / "vecnormalize.pkl"
-    if found is not None and hyperparams["normalize"] and not statistics.is_file():
-        if hyperparams["normalize_kwargs"].get("norm_obs", True):
-            raise ValueError(f"The agent's observations are normalized, and {statistics} is not there.")
-        hyperparams["normalize"] = False
-    return hyperparams, None if found is None else settings
+    if not hyperparams.get("normalize"):
+        return hyperparams, None
+    own = path.with_name(path.name.replace("rl_model_", "rl_model_vecnormalize_")).with_suffix(".pkl")
+    statistics = own if own.is_file() else settings / "vecnormalize.pkl"
+    if statistics.is_file():
+        return hyperparams, statistics
+    if hyperparams["normalize_kwargs"].get("norm_obs", True):
+        raise ValueError(f"The agent's observations are normalized, and {statistics} is not there.")
+    return {**hyperparams, "normalize": False}, None
 
 
-def make_env(
-    env_id: str, n_envs: int, seed: int, hyperparams: dict[str, Any], settings: Path | None, statistics: Path | None = None
-) -> VecEnv:
+def make_env(env_id: str, n_envs: int, seed: int, hyperparams: dict[str, Any], statistics: Path | None) -> VecEnv:
     """
     Return games as the agent was trained in, rewards as they are.
 
@@ -108,17 +114,15 @@ def make_env(
     :param n_envs: how many
     :param seed: of the first, the others count up
     :param hyperparams: settings of the training, with the environment's arguments; see :func:`read_hyperparams`
-    :param settings: where VecNormalize's last statistics lie, if any
-    :param statistics: a checkpoint's own, in place of the last
+    :param statistics: VecNormalize's, if any
     """
-    hyperparams = dict(hyperparams)
-    env_kwargs, path = hyperparams.pop("env_kwargs"), None if settings is None else str(settings)
+    hyperparams = {"normalize": False, **hyperparams}
+    env_kwargs = hyperparams.pop("env_kwargs")
     vec_env_cls = FlappyVecEnv if env_id in ENV_IDS and env_kwargs.get("engine") != "pygame" else DummyVecEnv
-    env = create_test_env(env_id, n_envs, path, seed, None, False, hyperparams, env_kwargs, vec_env_cls=vec_env_cls)
-    normalized = unwrap_vec_normalize(env)
-    if normalized is not None and normalized.norm_obs and statistics is not None:
-        normalized.obs_rms = VecNormalize.load(str(statistics), normalized.venv).obs_rms
-    return env
+    with tempfile.TemporaryDirectory() as folder:  # RL-Zoo takes a folder with a file of this name
+        if statistics is not None:
+            shutil.copy(statistics, Path(folder, "vecnormalize.pkl"))
+        return create_test_env(env_id, n_envs, folder, seed, None, False, hyperparams, env_kwargs, vec_env_cls=vec_env_cls)
 
 
 class StoreKwargs(StoreDict):
@@ -154,8 +158,8 @@ def make_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("-n", "--n-episodes", default=100, type=int, help="Episodes of each kind (default: 100)")
     parser.add_argument("--seed", default=SEED, type=int, help=f"Seed of the first game (default: {SEED}, none of a training)")
     parser.add_argument("--only", choices=["deterministic", "stochastic"], help="One kind of actions instead of both")
-    parser.add_argument("--max-episode-steps", type=int, help="Limit of an episode (default: the environment's)")
-    parser.add_argument("--engine", choices=["native", "pygame"], help="Flappy Bird's engine (default: native)")
+    parser.add_argument("--max-episode-steps", type=int, help="Limit of an episode (default: the training's)")
+    parser.add_argument("--engine", choices=["native", "pygame"], help="Flappy Bird's engine (default: the training's)")
     parser.add_argument("--env-kwargs", nargs="+", action=StoreKwargs, default={}, help="Further arguments for the env")
     parser.add_argument("-o", "--output", type=Path, help="Write each episode as a row of this CSV file")
     return parser
@@ -197,16 +201,15 @@ def evaluate(arguments: list[str], prog: str) -> None:
     n_envs = math.ceil(args.n_episodes / math.ceil(args.n_episodes / MAX_ENVS))
     folder, algo = (args.folder, args.algo) if args.folder else find_agent(args.algo, args.env)
     with explaining(parser):
-        path, run = find_model(args, folder, algo)
-        hyperparams, settings = read_hyperparams(run, args.env)
-        hyperparams["env_kwargs"].update(env_kwargs)
+        path, _ = find_model(args, folder, algo)
+    with explaining(parser, f"The settings in {path.parent / args.env}: ", (Exception,)):
+        hyperparams, statistics = read_hyperparams(path, args.env)
+    hyperparams["env_kwargs"].update(env_kwargs)
     print(f"Loading {path}")
-    with explaining(parser, f"{path} cannot be loaded as a model of {algo}: "):
-        model = ALGOS[algo].load(path, device="cpu", **(NO_BUFFER if algo in OFF_POLICY else {}))
-    own_statistics = run / f"rl_model_vecnormalize_{args.load_checkpoint}_steps.pkl"
-    statistics = own_statistics if own_statistics.is_file() and not args.load_best else None
-    with explaining(parser, f"{args.env.gym_id} with the arguments {hyperparams['env_kwargs']}: "):
-        env = make_env(args.env.gym_id, n_envs, args.seed, hyperparams, settings, statistics)
+    with explaining(parser, f"{path} cannot be loaded as a model of {algo}: ", (Exception,)):
+        model = ALGOS[algo].load(path, device="cpu", **load_kwargs(algo))
+    with explaining(parser, f"{args.env.gym_id} with the arguments {hyperparams['env_kwargs']}: ", (Exception,)):
+        env = model._wrap_env(make_env(args.env.gym_id, n_envs, args.seed, hyperparams, statistics), verbose=0)
         check_for_correct_spaces(env, model.observation_space, model.action_space)
     played = {}
     for kind in [args.only] if args.only else ["deterministic", "stochastic"]:

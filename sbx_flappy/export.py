@@ -37,7 +37,9 @@ def export(arguments: list[str], prog: str) -> None:
     args = parser.parse_args(arguments)
     with explaining(parser):
         path, run = find_model(args, args.folder, args.algo)
+    with explaining(parser, f"{path} cannot be loaded as a model of PPO: ", (Exception,)):
         model = PPO.load(path, device="cpu")
+    with explaining(parser):
         if args.onnx is not None:
             model.export_onnx(args.onnx)
             print(f"ONNX file:  {args.onnx}")

@@ -65,7 +65,7 @@ class ScoreLogger(BaseCallback):
         self.scores: deque[int] = deque(maxlen=self.model._stats_window_size)
 
     def _on_step(self) -> bool:
-        for i in np.flatnonzero(self.locals["dones"]):
+        for i in np.flatnonzero(self.locals.get("dones", [])):  # ARS shows its callbacks none
             if "score" in self.locals["infos"][i]:
                 self.scores.append(self.locals["infos"][i]["score"])
         return True
@@ -93,7 +93,7 @@ def resuming_command(file: str) -> str:
 
     :param file: the model's file
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False)  # abbreviations are allowed, as in RL-Zoo
     parser.add_argument("-n", "--n-timesteps")
     parser.add_argument("-i", "--trained-agent")
     _, others = parser.parse_known_args(sys.argv[1:])

@@ -23,6 +23,7 @@ from sbx_flappy.export import OF_TRAINING, export
 
 AGENTS = Path(__file__).parents[1] / FOLDER
 FEATURES = "FlappyBirdFeatures-v0"
+SMALL_CNN = {"features_extractor_kwargs": {"features_dim": 8, "layers": [[4, 7, 7]]}}
 
 
 class Flapper:
@@ -107,6 +108,18 @@ def test_the_command_prints_both_kinds_and_writes_each_episode(
     assert max(int(row["length"]) for row in rows) == 12
 
 
+def test_an_agent_of_pixels_is_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its model has images channels first, as SB3 wraps the environments of a training."""
+    model = PPO("CnnPolicy", FlappyVecEnv(2, "FlappyBird-v0"), n_steps=8, batch_size=16, policy_kwargs=SMALL_CNN)
+    run = tmp_path / "ppo_jax" / "FlappyBird-v0_1"
+    run.mkdir(parents=True)
+    model.save(run / "FlappyBird-v0.zip")
+    agent = ["--algo", "ppo_jax", "--env", "FlappyBird-v0", "-f", str(tmp_path), "-n", "2", "--max-episode-steps", "12"]
+    for engine in ("native", "pygame"):
+        evaluate([*agent, "--engine", engine], "evaluate")
+        assert "(2 episodes, mean length 12)" in capsys.readouterr().out
+
+
 def test_both_engines_score_the_same(folder: Path, tmp_path: Path) -> None:
     tables = []
     for engine in ("native", "pygame"):
@@ -153,11 +166,11 @@ def episodes_of(run: Path, *arguments: str) -> list[dict[str, str]]:
 
 def test_environments_are_those_of_the_training(run_of: Any) -> None:
     """RL-Zoo lets ``--env-kwargs`` of the training take the place of the settings file's."""
-    run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {"env_kwargs": {"max_episode_steps": 7}})
-    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"9"}
-    assert {row["length"] for row in episodes_of(run, "-n", "2", "--env-kwargs", "max_episode_steps:8")} == {"8"}
+    run = run_of({"env_kwargs": {"max_episode_steps": 5}}, {"env_kwargs": {"max_episode_steps": 3}})
+    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"5"}
+    assert {row["length"] for row in episodes_of(run, "-n", "2", "--env-kwargs", "max_episode_steps:4")} == {"4"}
     (run / FEATURES / "args.yml").write_text("env_kwargs: null")
-    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"7"}
+    assert {row["length"] for row in episodes_of(run, "-n", "2")} == {"3"}
 
 
 @pytest.mark.parametrize(("n_episodes", "n_envs"), [(7, 3), (3, 3), (4, 2), (1, 1)])
@@ -203,6 +216,9 @@ def test_a_checkpoint_is_played_with_its_own_statistics(run_of: Any, monkeypatch
     for checkpoint in ([], ["--load-checkpoint", "32"], ["--load-checkpoint", "64"]):
         episodes_of(run, "-n", "2", *checkpoint)
     assert seen == [(1.0, False, False), (1.0, False, False), (2.0, False, False)]
+    (run / FEATURES / "vecnormalize.pkl").unlink()  # as while the training runs
+    episodes_of(run, "-n", "2", "--load-checkpoint", "64")
+    assert seen[-1] == (2.0, False, False)
 
 
 def test_finished_episodes_are_written_before_the_next_kind(folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -223,6 +239,7 @@ def test_finished_episodes_are_written_before_the_next_kind(folder: Path, tmp_pa
     [
         (["--exp-id", "99"], "has the runs 1 of FlappyBirdFeatures-v0"),
         (["--load-checkpoint", "5"], "rl_model_5_steps.zip is not there"),
+        (["--exp-id", "-1"], "is not there"),
         (["--env", "FlappyBird-v7"], "has no run of FlappyBird-v7"),
         (["--algo", "a2c"], "has no run of FlappyBirdFeatures-v0"),
         (["--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
@@ -271,8 +288,29 @@ def test_agents_are_looked_for_here_then_in_the_package(folder: Path, tmp_path: 
 
 def test_a_folder_without_a_model_is_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / FOLDER / "ppo" / "FlappyBird-v0_1").mkdir(parents=True)
+    run = tmp_path / FOLDER / "ppo" / "FlappyBird-v0_1"
+    run.mkdir(parents=True)
     assert find_agent("ppo", EnvironmentName("FlappyBird-v0")) == (str(AGENTS), "ppo")
+    (run / "best_model.zip").touch()  # one that a training has left so far
+    assert find_agent("ppo", EnvironmentName("FlappyBird-v0")) == (FOLDER, "ppo")
+
+
+def test_runs_of_other_names_are_no_numbers(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = shutil.copytree(folder, tmp_path / "logs")
+    (logs / "ppo_jax" / f"{FEATURES}_1_550e8400-e29b").mkdir()
+    with pytest.raises(SystemExit, match="2"):
+        evaluate(["--algo", "ppo_jax", "--env", FEATURES, "-f", str(logs), "--exp-id", "7"], "evaluate")
+    assert f"has the runs 1 of {FEATURES}." in capsys.readouterr().err
+
+
+def test_settings_that_cannot_be_read_are_named(run_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of({}, {})
+    (run / FEATURES / "args.yml").write_text("")
+    episodes_of(run, "-n", "1", "--max-episode-steps", "5")
+    (run / FEATURES / "args.yml").write_text("[")
+    with pytest.raises(SystemExit, match="2"):
+        episodes_of(run, "-n", "1")
+    assert f"error: The settings in {run / FEATURES}: while parsing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("algo", "cls"), [("ppo_jax", PPO), ("ppo", TorchPPO)])
@@ -320,10 +358,26 @@ class OwnExtractor(FlattenExtractor):
     """A Flax module, which torch has no counterpart of."""
 
 
+def test_a_full_disk_leaves_no_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill_the_disk(_model: PPO, path: Path, *_: Any, **__: Any) -> None:
+        path.write_bytes(b"PK")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(PPO, "save", fill_the_disk)
+    with pytest.raises(SystemExit, match="2"):
+        export(["--env", FEATURES, "-f", str(folder), "-o", str(tmp_path)], "export")
+    assert "export: error: No space left on device" in capsys.readouterr().err
+    assert list((tmp_path / "ppo").iterdir()) == []
+
+
 def test_an_export_that_fails_leaves_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy_kwargs = {"features_extractor_class": OwnExtractor}
     model = PPO("MlpPolicy", FlappyVecEnv(2, FEATURES), n_steps=8, batch_size=16, policy_kwargs=policy_kwargs)
-    model.save(tmp_path / "ppo_jax" / f"{FEATURES}_1" / f"{FEATURES}.zip")
+    run = tmp_path / "ppo_jax" / f"{FEATURES}_1"
+    run.mkdir(parents=True)
+    model.save(run / f"{FEATURES}.zip")
     with pytest.raises(SystemExit, match="2"):
         export(["--env", FEATURES, "-f", str(tmp_path)], "export")
     assert "export: error: `features_extractor_class` OwnExtractor is a Flax module" in capsys.readouterr().err
@@ -335,7 +389,6 @@ def test_an_export_that_fails_leaves_no_run(tmp_path: Path, capsys: pytest.Captu
     [
         (["--algo", "trpo"], "invalid choice: 'trpo'"),
         (["--exp-id", "9"], "has the runs 1 of FlappyBirdFeatures-v0"),
-        (["--onnx", "nowhere/agent.onnx"], "nowhere"),
     ],
 )
 def test_errors_of_an_export_are_for_the_user(
@@ -345,4 +398,3 @@ def test_errors_of_an_export_are_for_the_user(
         export(["--env", FEATURES, "-f", str(folder), "-o", str(tmp_path / "new"), *arguments], "export")
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("export: error: ") and message in error
-    assert not (tmp_path / "new").exists()

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM in the command line, and how a training of it goes on: real trainings in processes of their own."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from sbx_flappy.common.interruption import Interruption
+from sbx_flappy.manager import resuming_command
 from tests.test_zoo import CLI, compile_once, parameters, run  # noqa: F401 (a fixture)
 
 ENV = "FlappyBirdFeatures-v0"
@@ -97,9 +99,23 @@ def test_an_interrupted_demo_is_saved_and_says_how_to_go_on(tmp_path: Path) -> N
     output = run_signalled("rollout", "SIGTERM", "demo", *options, *LENGTH, cwd=tmp_path)
     assert "Before training: score" in output and "After training" not in output and not list(tmp_path.rglob("*.mp4"))
     command = next(line.split() for line in output.splitlines() if line.startswith("  sbx-flappy train "))
-    assert "from 64 to 192 time steps" not in output
     output = run(CLI, *command[1:], "-n", "32", cwd=tmp_path)
-    assert "Going on where the training was saved" in output
+    assert "Going on where the training was saved, from 64 to 96 time steps" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        ("-n 192", ""),
+        ("--n-timesteps 192 -tb tb", "-tb tb"),
+        ("--n-time 192 --n-trials 3 --num-threads 1", "--n-trials 3 --num-threads 1"),
+        ("-n192 -i old.zip --eval-freq -1 -params n_envs:2", "--eval-freq -1 -params n_envs:2"),
+        ("--trained old.zip -f 'my logs'", "-f 'my logs'"),
+    ],
+)
+def test_the_command_that_goes_on_is_this_one(arguments: str, others: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["sbx-flappy train", *shlex.split(arguments)])
+    assert resuming_command("new.zip").split() == f"sbx-flappy train {others} -i new.zip".split()
 
 
 @pytest.mark.expensive

@@ -339,7 +339,7 @@ def test_scores_that_were_not_logged_are_named(run: Path) -> None:
         path.write_text("\n".join([header, *(row.rpartition(",")[0] for row in rows), ""]))
     page = page_of(run)
     assert not [title for title in titles(page) if title.startswith("Pipes")]
-    assert "RL-Zoo's own train with -params \"monitor_kwargs:dict(info_keywords=('score',))\"" in text_of(page)
+    assert "RL-Zoo's own, too, with -params \"monitor_kwargs:dict(info_keywords=('score',))\"" in text_of(page)
 
 
 def test_a_training_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
@@ -402,6 +402,20 @@ def test_a_tensorboard_folder_that_cannot_be_is_not_there(place: str, run: Path)
     assert "is not there" in failure(run, "-tb", place)
 
 
+def test_the_best_evaluation_is_a_number(run: Path) -> None:
+    np.savez(run / "evaluations.npz", timesteps=[16, 32, 48], results=[[5.0, 5.0], [-np.inf, 3.0], [9.0, 9.0]])
+    assert dict(figures([read_run(run)]))["Best evaluation"] == ["9.00 ± 0.00 (after 48 steps)"]
+
+
+def test_a_page_goes_where_a_link_or_a_pipe_leads(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.html").touch()
+    (tmp_path / "link.html").symlink_to("page.html")
+    report([str(run), "-o", str(tmp_path / "link.html")], PROG)
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    report([str(run), "-o", "/dev/null"], PROG)
+    assert Path("/dev/null").is_char_device()
+
+
 def test_a_link_to_nowhere_is_no_video(run: Path) -> None:
     (run / "videos" / "newest.mp4").symlink_to("gone.mp4")
     assert "data:video/mp4;base64," in page_of(run)
@@ -418,6 +432,8 @@ def test_a_training_that_did_not_come_to_its_end_says_so(run: Path) -> None:
     args, config = (run / "FlappyBird-v0" / name for name in ("args.yml", "config.yml"))
     config.write_text(yaml.dump({"n_timesteps": 1.5e6}))
     assert dict(figures([read_run(run)]))["Time steps"] == ["128 of 1,500,000"]
+    config.write_text(yaml.dump({"n_timesteps": 150}))  # the log has an entry each 32 steps
+    assert dict(figures([read_run(run)]))["Time steps"] == ["128"]
     args.write_text(yaml.dump({**yaml.unsafe_load(args.read_text()), "n_timesteps": 100}))
     assert dict(figures([read_run(run)]))["Time steps"] == ["128"]
 

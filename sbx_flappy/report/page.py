@@ -1,6 +1,7 @@
 """The page: one HTML file that needs no other file and no network."""
 
 import base64
+import os
 import re
 from collections.abc import Sequence
 from html import escape
@@ -60,7 +61,11 @@ def write_page(path: Path, runs: Sequence[Run], title: str | None = None) -> Non
     ]
     body = "\n".join(_section(heading, cards) for heading, cards in sections)
     text = PAGE.substitute(title=escape(title), style=STYLE_SHEET, body=body)
-    new = path.with_name(f".{path.name}.new")  # a page that was there stays until the new one is whole
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a pipe, say
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        return
+    new = path.with_name(f".{path.name}.{os.getpid()}")  # a page that was there stays until the new one is whole
     try:
         new.write_text(text, encoding="utf-8", errors="backslashreplace")
         new.replace(path)

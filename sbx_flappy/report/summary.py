@@ -61,7 +61,7 @@ def not_logged(run: Run) -> list[str]:
         missing.append(f"Episode reward: {has_none}.")
     if run.scores is None and "rollout/ep_score_mean" not in run.scalars and env_id.startswith("FlappyBird"):
         option = "-params \"monitor_kwargs:dict(info_keywords=('score',))\""
-        missing.append(f"Pipes passed: sbx-flappy train logs them, RL-Zoo's own train with {option}.")
+        missing.append(f"Pipes passed: sbx-flappy train logs them with -tb FOLDER, and RL-Zoo's own, too, with {option}.")
     if run.evaluations is None:
         missing.append(
             "Evaluations: no evaluations.npz, which train writes with --eval-freq N, for an N below its time steps."
@@ -84,14 +84,14 @@ def not_logged(run: Run) -> list[str]:
 
 
 def _time_steps(run: Run) -> str:
-    """Return how far the run has come, and how far it was to go if that is farther."""
-    steps = _last(run, "steps")
-    planned = [run.args.get("n_timesteps"), run.config.get("n_timesteps")]  # -n, or -1; the settings file's
-    goal = next((number for number in planned if isinstance(number, int | float) and number > 0), 0)
-    if steps is None:
-        return UNKNOWN
-    what = "" if run.scalars else " in ended episodes"
-    return f"{_number(steps, 0)}{what}" + (f" of {_number(goal, 0)}" if steps < goal else "")
+    """Return how far the run has come, and how far it was to go if the log ends earlier."""
+    steps, logged = _last(run, "steps"), run.scalars.get("time/fps")
+    if steps is None or logged is None:
+        return _number(steps, 0) + (" in ended episodes" if run.episodes is not None and run.evaluations is None else "")
+    planned = [run.args.get("n_timesteps"), None if run.args.get("trained_agent") else run.config.get("n_timesteps")]
+    goal = next((number for number in planned if isinstance(number, int | float) and number > 0), 0)  # -n, or -1; settings
+    interval = float(np.diff(logged.steps, prepend=0).max())  # what came after the last entry is not in the log
+    return _number(steps, 0) + (f" of {_number(goal, 0)}" if steps + interval < run.begin + goal else "")
 
 
 def _last(run: Run, name: str) -> float | None:
@@ -112,7 +112,8 @@ def _evaluation(run: Run, best: bool) -> str:
     if run.evaluations is None or run.evaluations.values.size == 0:
         return UNKNOWN
     rewards = run.evaluations.values
-    i = int(np.argmax(rewards.mean(axis=1))) if best else len(rewards) - 1
+    means = np.nan_to_num(rewards.mean(axis=1), nan=-np.inf)
+    i = int(np.argmax(means)) if best else len(rewards) - 1
     at = f"after {_number(run.evaluations.steps[i], 0)} steps" if best else f"{rewards.shape[1]} episodes"
     return f"{_number(rewards[i].mean())} ± {_number(rewards[i].std())} ({at})"
 
