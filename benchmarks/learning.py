@@ -181,7 +181,7 @@ def plot(env_id: str) -> None:
             axis.plot(x / unit, np.mean(y, axis=0), label=label, color=COLOURS[algo], linestyle="--" if conf else "-")
             axis.fill_between(x / unit, np.min(y, axis=0), np.max(y, axis=0), color=COLOURS[algo], alpha=0.2, linewidth=0)
     axes[0].set(xlabel="time steps (millions)", ylabel="pipes passed, mean of 20 episodes", title=env_id)
-    axes[1].set(xlabel="minutes since the process was started", title="two CPU cores")
+    axes[1].set(xlabel="minutes since the process was started")
     for axis in axes:
         axis.grid(alpha=0.3)
         if env_id == "FlappyBird-v0":
