@@ -188,7 +188,7 @@ def plot(env_id: str) -> None:
             axis.axhline(50, color="0.3", linestyle=":", linewidth=1, label="the blog: about 50, after 42 hours on a GPU")
     axes[0].legend(fontsize="small")
     IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / f"learning-{env_id}.png", dpi=110)
+    figure.savefig(IMAGES / f"learning-{env_id}.png", dpi=100, pil_kwargs={"optimize": True})
 
 
 def print_table(env_id: str, spacing: int) -> None:
