@@ -283,8 +283,8 @@ def halve(env: gym.Env) -> gym.Env:
     "make, reason",
     [
         (lambda number: halve(gym.make("FlappyBirdFeatures-v0")), "TransformReward is not known"),
-        (lambda number: gym.make("FlappyBirdFeatures-v0", engine="pygame"), "no native game"),
-        (lambda number: gym.make("CartPole-v1"), "no native game"),
+        (lambda number: gym.make("FlappyBirdFeatures-v0", engine="pygame"), "not of the native engine"),
+        (lambda number: gym.make("CartPole-v1"), "not of the native engine"),
         (lambda number: gym.make("FlappyBirdFeatures-v0", pipe_gap=150 + number), "different arguments"),
         (lambda number: gym.make("FlappyBirdFeatures-v0", disable_env_checker=number == 1), "different wrappers"),
         (lambda number: TimeLimit(Monitor(gym.make("FlappyBirdFeatures-v0")), 9), "not in this place"),
@@ -503,3 +503,7 @@ def test_arguments_need_a_number_of_envs() -> None:
 def test_an_id_in_place_of_the_number_of_envs_is_answered_with_the_right_order() -> None:
     with pytest.raises(TypeError, match=r"The number of envs comes first: FlappyVecEnv\(4, 'FlappyBird-v0'\)"):
         FlappyVecEnv("FlappyBird-v0", 4)  # type: ignore[arg-type]
+
+
+def test_its_words_name_the_number_and_the_env() -> None:
+    assert repr(FlappyVecEnv(3, "FlappyBirdFeatures-v0")).startswith("<FlappyVecEnv of 3 x <Monitor<TimeLimit<")
