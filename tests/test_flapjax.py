@@ -23,6 +23,7 @@ import torch as th
 import yaml
 from gymnasium import spaces
 
+import sbx_flappy.evaluation
 import sbx_flappy.zoo
 from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp
 from sbx_flappy.functional.convolution import pad_same
@@ -294,6 +295,7 @@ def test_command_of_the_page_exists(line: str) -> None:
         return
     assert program == "sbx-flappy" and command in sbx_flappy.zoo.COMMANDS
     scripts = {"train": rl_zoo3.train, "enjoy": rl_zoo3.enjoy, "record_video": rl_zoo3.record_video, "demo": rl_zoo3.train}
+    scripts["evaluate"] = sbx_flappy.evaluation
     source = inspect.getsource(scripts[command]) + inspect.getsource(sbx_flappy.zoo)
     for i, argument in enumerate(arguments):
         if argument.startswith("-") and not argument.lstrip("-").isdigit():
