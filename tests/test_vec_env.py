@@ -506,4 +506,5 @@ def test_an_id_in_place_of_the_number_of_envs_is_answered_with_the_right_order()
 
 
 def test_its_words_name_the_number_and_the_env() -> None:
-    assert repr(FlappyVecEnv(3, "FlappyBirdFeatures-v0")).startswith("<FlappyVecEnv of 3 x <Monitor<TimeLimit<")
+    words = repr(FlappyVecEnv(3, "FlappyBirdFeatures-v0"))
+    assert words.startswith("<FlappyVecEnv of 3 x <Monitor<") and "FlappyBirdFeatures-v0" in words
