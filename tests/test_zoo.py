@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from stable_baselines3.common.logger import Logger
 
-from sbx_flappy import PPO
+from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.common.files import is_ours
+from sbx_flappy.manager import ScoreLogger
 
 SETTINGS = Path(__file__).parents[1] / "hyperparams" / "ppo.yml"
 CLI = "sbx_flappy.zoo"
@@ -326,6 +328,20 @@ def test_the_cli_finds_the_settings(tmp_path: Path) -> None:
     assert Path(rl_zoos).parts[-3:] == ("rl_zoo3", "hyperparams", "ppo.yml")
     assert Path(rl_zoos).is_file()
     assert none == "None"
+
+
+def test_pipes_are_logged_by_algorithms_that_show_their_callbacks_episodes() -> None:
+    model = PPO("MlpPolicy", FlappyVecEnv(2, "FlappyBirdFeatures-v0"), n_steps=8, batch_size=16)
+    model.set_logger(Logger(None, []))
+    callback = ScoreLogger()
+    callback.init_callback(model)
+    callback.on_training_start({}, {})
+    assert callback.on_step()  # ARS has no dones there
+    infos = [{"score": 4}, {"score": 6}, {}, {"score": 1}]
+    callback.update_locals({"dones": np.array([True, True, True, False]), "infos": infos})
+    assert callback.on_step()
+    callback.on_rollout_end()
+    assert model.logger.name_to_value["rollout/ep_score_mean"] == 5.0
 
 
 @pytest.mark.expensive
