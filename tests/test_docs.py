@@ -4,6 +4,7 @@ names the tests that there are.
 """
 
 import ast
+import csv
 import os
 import re
 import shlex
@@ -115,3 +116,24 @@ def test_every_known_fault_has_a_test_that_names_it() -> None:
     named = {(int(number), test) for number, tests in items for test in re.findall(r"`(.*)`", tests)}
     assert {number for number, _ in named} == set(range(1, 46))
     assert named == marked_tests()
+
+
+#: A row of README's table of learning curves: environment, seeds, means at the end, and after how many minutes
+LEARNT = r"^\| (`[\w-]+`|the same, torch SB3) \| (\d+) \|.*\| ([\d, ]+) after ([\d.]+) to ([\d.]+) minutes \|$"
+
+
+def test_learning_curves_of_the_readme_are_those_of_the_tables() -> None:
+    env_id, found = "", []
+    for name, n_seeds, ends, shortest, longest in re.findall(LEARNT, README, re.MULTILINE):
+        algo = "ppo" if "torch" in name else "ppo_jax"
+        env_id = env_id if algo == "ppo" else name.strip("`")
+        with open(ROOT / "benchmarks" / "results" / f"{env_id}.csv", newline="") as file:
+            # A later row is a later checkpoint
+            last = {row["seed"]: row for row in csv.DictReader(file) if row["algo"] == algo}
+        assert len(last) == int(n_seeds)
+        assert ends == ", ".join(f"{float(last[seed]['mean']):,.0f}" for seed in sorted(last))
+        minutes = [float(row["seconds"]) / 60 for row in last.values()]
+        digits = len(shortest.partition(".")[2])
+        assert [shortest, longest] == [f"{each:.{digits}f}" for each in (min(minutes), max(minutes))]
+        found.append((env_id, algo))
+    assert len(found) == 5
