@@ -39,9 +39,9 @@ def find_agent(algo: str, env_name: EnvironmentName) -> tuple[str, str]:
     return FOLDER, algo
 
 
-def find_model(args: argparse.Namespace, folder: str, algo: str) -> tuple[Path, Path]:
+def find_model(args: argparse.Namespace, folder: str, algo: str) -> Path:
     """
-    Return an agent's file and its run's folder, as RL-Zoo's commands find them.
+    Return an agent's file, in its run's folder, as RL-Zoo's commands find it.
 
     :param args: ``env``, ``exp_id`` (0: the latest, -1: no folder of its own), ``load_best``, and ``load_checkpoint`` or None
     :param folder: log folder
@@ -54,7 +54,7 @@ def find_model(args: argparse.Namespace, folder: str, algo: str) -> tuple[Path, 
     last = f"{args.env}.zip" if steps is None else f"rl_model_{steps}_steps.zip"
     path = run / ("best_model.zip" if args.load_best else last)
     if path.is_file():
-        return path, run
+        return path
     runs = [known.name.rpartition("_")[2] for known in Path(folder, algo).glob(f"{glob.escape(args.env)}_*")]
     runs = sorted((number for number in runs if number.isdecimal()), key=int)
     known = f"the runs {', '.join(runs)}" if runs else "no run"

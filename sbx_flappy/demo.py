@@ -1,12 +1,10 @@
 """The run of ``sbx-flappy demo``: the score is measured before and after the training."""
 
-from typing import Any
-
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import sync_envs_normalization
 
+from sbx_flappy.evaluation import evaluate_scores
 from sbx_flappy.manager import SettingsManager
 
 
@@ -28,20 +26,12 @@ class DemoManager(SettingsManager):
 
     def measure(self, model: BaseAlgorithm) -> str:
         """Return, in words, how the model plays ``--eval-episodes`` episodes: its score, or its reward where there is none."""
-        scores: list[int] = []
-
-        def note_score(locals_: dict[str, Any], _globals: dict[str, Any]) -> None:
-            if locals_["done"] and "score" in locals_["info"]:
-                scores.append(locals_["info"]["score"])
-
         env = self.create_envs(n_envs=1, eval_env=True)
         training_env = model.get_env()
         assert training_env is not None
         sync_envs_normalization(training_env, env)
-        reward, _ = evaluate_policy(
-            model, env, self.n_eval_episodes, deterministic=self.deterministic_eval, callback=note_score
-        )
+        scores, rewards, _ = evaluate_scores(model, env, self.n_eval_episodes, self.deterministic_eval)
         env.close()
-        if scores:
+        if scores is not None:
             return f"score {np.mean(scores):.2f} (mean pipes per episode, {len(scores)} episodes)"
-        return f"mean reward {reward:.2f} ({self.n_eval_episodes} episodes)"
+        return f"mean reward {np.mean(rewards):.2f} ({self.n_eval_episodes} episodes)"

@@ -201,7 +201,7 @@ def evaluate(arguments: list[str], prog: str) -> None:
     n_envs = math.ceil(args.n_episodes / math.ceil(args.n_episodes / MAX_ENVS))
     folder, algo = (args.folder, args.algo) if args.folder else find_agent(args.algo, args.env)
     with explaining(parser):
-        path, _ = find_model(args, folder, algo)
+        path = find_model(args, folder, algo)
     with explaining(parser, f"The settings in {path.parent / args.env}: ", (Exception,)):
         hyperparams, statistics = read_hyperparams(path, args.env)
     hyperparams["env_kwargs"].update(env_kwargs)

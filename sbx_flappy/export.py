@@ -36,7 +36,7 @@ def export(arguments: list[str], prog: str) -> None:
     parser.add_argument("--onnx", metavar="PATH", help="Write this ONNX file instead")
     args = parser.parse_args(arguments)
     with explaining(parser):
-        path, run = find_model(args, args.folder, args.algo)
+        path = find_model(args, args.folder, args.algo)
     with explaining(parser, f"{path} cannot be loaded as a model of PPO: ", (Exception,)):
         model = PPO.load(path, device="cpu")
     with explaining(parser):
@@ -52,7 +52,7 @@ def export(arguments: list[str], prog: str) -> None:
         with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
             new = Path(scratch, "run")
             new.mkdir()
-            settings = run / args.env  # config.yml, args.yml, vecnormalize.pkl
+            settings = path.parent / args.env  # config.yml, args.yml, vecnormalize.pkl
             if settings.is_dir():
                 # command.txt names a place on the machine that trained
                 shutil.copytree(settings, new / args.env, ignore=shutil.ignore_patterns("command.txt" if args.to_play else ""))

@@ -97,6 +97,16 @@ def as_constant(value: Any, name: str, space: spaces.Space) -> Constant:
     return _as_tuples(array.tolist())
 
 
+def is_scaled(center: Any, scale: Any) -> bool:
+    """
+    Return whether observations are changed by them.
+
+    :param center: see :class:`ToFloat`
+    :param scale: see :class:`ToFloat`
+    """
+    return bool(np.any(np.asarray(center) != 0.0) or np.any(np.asarray(scale) != 1.0))
+
+
 def _broadcasts(shape: tuple[int, ...], target: Any) -> bool:
     try:
         return np.broadcast_shapes(shape, target) == target
@@ -146,7 +156,7 @@ def make_preprocessor(space: spaces.Space, normalize_images: bool = True, center
     if isinstance(space, spaces.Box):
         kind = ScaleImage if normalize_images and is_image_space(space) else ToFloat
         return kind(as_constant(center, "obs_center", space), as_constant(scale, "obs_scale", space))
-    if np.any(np.asarray(center) != 0.0) or np.any(np.asarray(scale) != 1.0):
+    if is_scaled(center, scale):
         raise ValueError(f"`obs_center` and `obs_scale` are for Box observation spaces, not for {space}.")
     if isinstance(space, spaces.Dict):
         return PerKey(tuple((key, make_preprocessor(sub, normalize_images)) for key, sub in space.spaces.items()))

@@ -7,7 +7,6 @@ from typing import Any
 
 import cloudpickle
 import flax.linen as nn
-import numpy as np
 import optax
 import torch as th
 
@@ -15,6 +14,7 @@ from sbx_flappy.common import torch_extractors
 from sbx_flappy.common.features_extractors import NATURE_CNN, TORCH_EXTRACTORS, FlattenExtractor, NatureCNN, check_layers
 from sbx_flappy.common.flapjax_extractors import FlapJaxCNN, FlapJaxMlp
 from sbx_flappy.common.policies import ActorCriticPolicy
+from sbx_flappy.common.preprocessing import is_scaled
 from sbx_flappy.common.torch_classes import ACTIVATIONS, TANH_GELU
 
 # For good and not for one call: SB3's callbacks save an exported model as well
@@ -64,8 +64,7 @@ def _to_torch_extractor(policy: ActorCriticPolicy, policy_kwargs: Mapping[str, A
     arguments = dict(policy_kwargs.get("features_extractor_kwargs") or {})
     layers = check_layers(arguments.pop("layers", NATURE_CNN))
     scaling = {name: getattr(policy, name) for name in _OWN}
-    is_scaled = np.any(np.asarray(policy.obs_center) != 0.0) or np.any(np.asarray(policy.obs_scale) != 1.0)
-    if own in classes and layers == NATURE_CNN and not is_scaled:
+    if own in classes and layers == NATURE_CNN and not is_scaled(policy.obs_center, policy.obs_scale):
         given = {"features_extractor_class": classes[own], "features_extractor_kwargs": arguments}
         return {name: value for name, value in given.items() if name in policy_kwargs and policy_kwargs[name] is not None}
     if issubclass(own, NatureCNN):

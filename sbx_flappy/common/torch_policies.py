@@ -7,7 +7,6 @@ policy for ``stable_baselines3.PPO`` and the Flax policy of the same name for ``
 
 from typing import Any
 
-import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy
@@ -16,7 +15,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 from sbx_flappy.common import features_extractors
 from sbx_flappy.common.features_extractors import TORCH_EXTRACTORS
 from sbx_flappy.common.initialization import check_action_bias
-from sbx_flappy.common.preprocessing import as_constant
+from sbx_flappy.common.preprocessing import as_constant, is_scaled
 from sbx_flappy.common.torch_kwargs import SCALED
 
 
@@ -54,7 +53,7 @@ class MlpPolicy(ActorCriticPolicy):
             if isinstance(observation_space, spaces.Box):
                 scaling = {name: as_constant(value, name, observation_space) for name, value in scaling.items()}
             features_extractor_kwargs = {**(features_extractor_kwargs or {}), **scaling}
-        elif np.any(np.asarray(obs_center) != 0.0) or np.any(np.asarray(obs_scale) != 1.0):
+        elif is_scaled(obs_center, obs_scale):
             known = ", ".join(sorted(each.__name__ for each in SCALED))
             raise ValueError(f"`obs_center` and `obs_scale` are for the extractors {known}, not for {extractor.__name__}.")
         kwargs |= {"features_extractor_class": extractor, "features_extractor_kwargs": features_extractor_kwargs}
