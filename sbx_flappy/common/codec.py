@@ -6,32 +6,24 @@ value is made of what the kind consists of. Reading imports nothing and calls no
 """
 
 import collections
-import functools
 import importlib
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import numpy as np
-import optax
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from sbx_flappy.common import buffers, features_extractors, flapjax_extractors, policies, torch_classes
+from sbx_flappy.common.names import get_name, get_object
 
 #: Dtypes that an array may have, by NumPy's kinds: bool, integers, floating point
 KINDS = "biuf"
 #: The largest array that a file may describe as one number in many places, in bytes
 MAX_FILLED = 2**28
-FLAX_ACTIVATIONS = (
-    *("celu", "elu", "gelu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "log_sigmoid", "relu"),
-    *("relu6", "selu", "sigmoid", "silu", "soft_sign", "softplus", "swish", "tanh"),
-)
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
@@ -163,26 +155,6 @@ TAGS: dict[str, Kind] = {
 _TAG_OF = {cls: tag for tag, kind in TAGS.items() for cls in kind.types}
 
 
-@functools.cache
-def named_objects() -> dict[str, Any]:
-    """Return the classes and functions that may be named in a file, by their names."""
-    classes: list[Any] = [*torch_classes.ACTIVATIONS, *torch_classes.OPTIMIZERS]
-    classes += [policies.ActorCriticPolicy, policies.ActorCriticCnnPolicy, policies.MultiInputActorCriticPolicy]
-    classes += [flapjax_extractors.FlapJaxCNN, flapjax_extractors.FlapJaxMlp]
-    for theirs, ours in (*features_extractors.TORCH_EXTRACTORS.items(), *buffers.BUFFERS.items()):
-        classes += [theirs, ours]
-    names = {f"{cls.__module__}.{cls.__qualname__}": cls for cls in classes}
-    names.update({f"flax.linen.{name}": getattr(nn, name) for name in FLAX_ACTIVATIONS})
-    for name, factory in vars(optax).items():
-        if inspect.isfunction(factory) and "learning_rate" in inspect.signature(factory).parameters:
-            names[f"optax.{name}"] = factory
-    return {name: value for name, value in names.items() if "._" not in name}
-
-
-def _name_of(value: Any) -> str | None:
-    return next((name for name, known in named_objects().items() if known is value), None)
-
-
 class Encoder:
     """
     Turns values into JSON and arrays. An array or tensor that is met twice is kept once.
@@ -215,7 +187,7 @@ class Encoder:
         tag = _tag_of(value)
         if tag is not None:
             return {tag: self(TAGS[tag].take(value), path)}
-        name = next((name for name, known in named_objects().items() if known is value), None)
+        name = get_name(value)
         if name is None:
             raise EncodingError(f"{path}: {value!r:.200}")
         return {"$name": name}
@@ -272,7 +244,10 @@ def decode(value: Any, get_array: Callable[[int], np.ndarray]) -> Any:
     if tag == "$array":
         return get_array(content)
     if tag == "$name":
-        return _named_object(content)
+        try:
+            return get_object(content)
+        except KeyError as e:
+            raise DecodingError(f"the name {content!r:.100}") from e
     if tag not in TAGS:
         raise DecodingError(f"the kind {tag!r:.100}")
     parts = decode(content, get_array)
@@ -280,9 +255,3 @@ def decode(value: Any, get_array: Callable[[int], np.ndarray]) -> Any:
         return TAGS[tag].make(parts)
     except Exception as e:  # whatever numpy, torch and gymnasium make of senseless arguments
         raise DecodingError(f"no {tag[1:]}: {e}") from e
-
-
-def _named_object(name: Any) -> Any:
-    if not isinstance(name, str) or name not in named_objects():
-        raise DecodingError(f"the name {name!r:.100}")
-    return named_objects()[name]
