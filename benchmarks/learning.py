@@ -30,8 +30,8 @@ from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
 
-from sbx_flappy.evaluation import SEED, evaluate_scores, load_kwargs, make_env, read_hyperparams
 from sbx_flappy.zoo import register_algorithms
+from sbx_flappy.zoo.evaluation import SEED, evaluate_scores, load_kwargs, make_env, read_hyperparams
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

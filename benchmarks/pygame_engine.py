@@ -3,7 +3,7 @@ Agent steps per second on one core: the pygame engine against the blog's order o
 
 The blog's order draws, resizes and grays every frame of upstream's env and then skips frames; the engine draws only the
 frames that an observation is made of. Both play the same game with the same random actions, with the same observations and
-rewards (tests/test_envs.py), in turns, so that both see the same load of the machine.
+rewards (tests/envs/test_envs.py), in turns, so that both see the same load of the machine.
 
     python benchmarks/pygame_engine.py --env FlappyBird-v0 --seconds 3 --rounds 5
 """

@@ -25,7 +25,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sbx_flappy import PPO, FlappyVecEnv
-from sbx_flappy.common.torch_policies import CnnPolicy
+from sbx_flappy.interchange.torch_policies import CnnPolicy
 
 
 class RandomFrames(gym.Env):

@@ -39,7 +39,7 @@ from sbx_flappy.envs.constants import (
     SCREEN_WIDTH,
 )
 from sbx_flappy.envs.wrappers import FlapCooldown, PixelObservation, UpstreamGame
-from sbx_flappy.evaluation import SEED
+from sbx_flappy.zoo.evaluation import SEED
 
 GAME = GAMES["v0"]
 AGENT = Path(__file__).parents[1] / "rl-trained-agents" / "ppo" / "FlappyBird-v0_1" / "FlappyBird-v0.zip"

@@ -8,6 +8,7 @@ processes of a ``SubprocVecEnv``, which only play, start without JAX.
 from typing import TYPE_CHECKING, Any
 
 from sbx_flappy.envs.registration import register_envs
+from sbx_flappy.saving.moved import find_moved_modules
 
 if TYPE_CHECKING:
     from sbx_flappy.common.flapjax_extractors import FlapJaxCNN, FlapJaxMlp
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["PPO", "FlapJaxCNN", "FlapJaxMlp", "FlappyVecEnv", "__version__"]
 
+find_moved_modules()
 register_envs()
 
 

@@ -100,7 +100,7 @@ def test_readme_names_the_setting_for_gpu_memory() -> None:
 def marked_tests() -> set[tuple[int, str]]:
     """Return (number, file::name) of each number in a ``fault`` marker."""
     marked = set()
-    for path in (ROOT / "tests").glob("test_*.py"):
+    for path in (ROOT / "tests").rglob("test_*.py"):
         for function in ast.parse(path.read_text()).body:
             if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
                 marks = [mark for mark in function.decorator_list if ast.unparse(mark).startswith("pytest.mark.fault(")]

@@ -1,1 +1,1 @@
-"""The half of the package that speaks Stable-Baselines3: policies, buffers, the on-policy algorithm, interchange."""
+"""The half of the package that speaks Stable-Baselines3: policies, buffers, callbacks and the on-policy algorithm."""

@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from sbx_flappy.common import programs, state_dicts
 from sbx_flappy.common.action_distributions import draw_exploration_noise
-from sbx_flappy.common.random import new_key
+from sbx_flappy.common.seeding import new_key
 from sbx_flappy.functional.networks import ActorCritic
 from sbx_flappy.functional.types import ExplorationNoise, PyTree, Variables
 

@@ -18,17 +18,16 @@ from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import check_for_correct_spaces, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sbx_flappy.common import files, resume
-from sbx_flappy.common.archive import UNREADABLE, check_archive
 from sbx_flappy.common.buffers import buffer_class_for
 from sbx_flappy.common.devices import get_device_name, get_jax_device, get_torch_device
-from sbx_flappy.common.env_state import set_env_state
 from sbx_flappy.common.initialization import limit_parameters
 from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.preprocessing import check_supported
-from sbx_flappy.common.random import first_env_seed
-from sbx_flappy.common.torch_kwargs import from_torch_kwargs
+from sbx_flappy.common.seeding import first_env_seed
 from sbx_flappy.common.validation import check_finite, suggest
+from sbx_flappy.saving import files, resume
+from sbx_flappy.saving.archive import UNREADABLE, check_archive
+from sbx_flappy.saving.env_state import set_env_state
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
 
@@ -46,7 +45,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
     policy: ActorCriticPolicy  # type: ignore[assignment]
     #: torch SB3's policies and ours that do the same, for models saved by torch SB3 and for callers who pass the classes
-    torch_policies: dict[type, type[ActorCriticPolicy]] = {}
+    torch_policy_classes: dict[type, type[ActorCriticPolicy]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._device_name = get_device_name(get_jax_device(kwargs.pop("device", "auto")))
@@ -88,7 +87,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         if not isinstance(self.policy_kwargs, dict):
             raise TypeError(f"`policy_kwargs` must be a dictionary, got {self.policy_kwargs!r}.")
         self.policy_class = self._own_policy_class(self.policy_class)
-        self.policy_kwargs = from_torch_kwargs(self.policy_kwargs)
+        self.policy_kwargs = self._own_policy_kwargs(self.policy_kwargs)
         self._check_hyperparameters()
         self.rollout_buffer_class = buffer_class_for(self.observation_space, self.rollout_buffer_class)
         super()._setup_model()
@@ -101,6 +100,14 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :raises ValueError: for what can only be a mistake
         """
 
+    def _own_policy_kwargs(self, policy_kwargs: dict[str, Any]) -> dict[str, Any]:
+        """
+        Return the arguments of the policy in terms of this package.
+
+        :param policy_kwargs: what the user gave, or what a file of torch SB3 holds
+        """
+        return policy_kwargs
+
     def _own_policy_class(self, policy_class: Any) -> type[ActorCriticPolicy]:
         """
         Return the policy's class of this package.
@@ -108,7 +115,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :param policy_class: one of this package's, or the class of torch SB3 that it stands for
         :raises ValueError: for any other
         """
-        own = self.torch_policies.get(policy_class, policy_class) if isinstance(policy_class, type) else policy_class
+        own = self.torch_policy_classes.get(policy_class, policy_class) if isinstance(policy_class, type) else policy_class
         if isinstance(own, type) and issubclass(own, ActorCriticPolicy):
             return own
         raise ValueError(

@@ -1,7 +1,7 @@
 """A policy's optimizer, with as much of the interface of ``torch.optim.Optimizer`` as SB3 and its callbacks use."""
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -9,9 +9,17 @@ import torch as th
 
 from sbx_flappy.common.state_dicts import dict_to_opt_state, opt_state_to_dict
 from sbx_flappy.common.torch_classes import get_optimizer
+from sbx_flappy.functional.types import PyTree
 
-if TYPE_CHECKING:
-    from sbx_flappy.common.base_policy import BaseJaxPolicy
+
+class ParameterOwner(Protocol):
+    """What an optimizer asks of the policy whose parameters it updates."""
+
+    params: PyTree
+    param_order: tuple[tuple[str, ...], ...]
+
+    def on_device(self, tree: PyTree) -> PyTree:
+        """Return arrays on the device of the parameters."""
 
 
 class PolicyOptimizer:
@@ -26,7 +34,7 @@ class PolicyOptimizer:
     """
 
     def __init__(
-        self, policy: "BaseJaxPolicy", optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
+        self, policy: ParameterOwner, optimizer_class: Any, optimizer_kwargs: dict[str, Any], learning_rate: float
     ) -> None:
         if not learning_rate >= 0.0:
             raise ValueError(f"Invalid learning rate: {learning_rate}")

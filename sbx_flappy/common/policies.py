@@ -28,7 +28,7 @@ from sbx_flappy.common.features_extractors import (
 from sbx_flappy.common.initialization import find_features_dim, find_shapes, initial_variables, torch_order
 from sbx_flappy.common.optimizer import PolicyOptimizer
 from sbx_flappy.common.preprocessing import make_preprocessor
-from sbx_flappy.common.random import new_key
+from sbx_flappy.common.seeding import new_key
 from sbx_flappy.common.torch_classes import get_activation
 from sbx_flappy.common.validation import check_finite, check_integer, check_keywords, check_number, check_shape
 from sbx_flappy.functional.networks import ActorCritic, MlpExtractor, takes_train

@@ -9,9 +9,9 @@ from gymnasium.utils import seeding
 
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs import rules
-from sbx_flappy.envs.bird_tables import N_PHASES
-from sbx_flappy.envs.renderer import Renderer, ground_phase
-from sbx_flappy.envs.sprites import draw_frame, load_sprites
+from sbx_flappy.envs.rendering.bird_tables import N_PHASES
+from sbx_flappy.envs.rendering.renderer import Renderer, ground_phase
+from sbx_flappy.envs.rendering.sprites import draw_frame, load_sprites
 
 
 class Snapshot(NamedTuple):

@@ -18,7 +18,8 @@ from sbx_flappy.envs.constants import (
     OBS_TYPES,
     PIPE_COLORS,
 )
-from sbx_flappy.envs.native_game import NativeGame
+from sbx_flappy.envs.native_game import NativeGame, SavedGame
+from sbx_flappy.envs.rules import GameState
 from sbx_flappy.envs.window import ShowInWindow, may_have_display
 from sbx_flappy.envs.wrappers import (
     FlapCooldown,
@@ -242,6 +243,19 @@ class FlappyBirdEnv(gym.Env[np.ndarray, int]):
         self.game.np_random = self.np_random
         game.set_state(state)
         self._started, self._over = True, state.state.terminated
+
+    def get_plain_state(self) -> dict[str, Any]:
+        """Return what :meth:`get_state` returns, and raise what it raises, as a dictionary of plain tuples and numbers."""
+        saved = self.get_state()
+        return {"state": tuple(saved.state), "generator": saved.generator}
+
+    def set_plain_state(self, state: dict[str, Any]) -> None:
+        """
+        Go on from a state, see :meth:`set_state`.
+
+        :param state: what :meth:`get_plain_state` returned
+        """
+        self.set_state(SavedGame(GameState(*state["state"]), state["generator"]))
 
     def _resumable_game(self) -> ResumableGame:
         """

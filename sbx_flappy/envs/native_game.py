@@ -10,10 +10,10 @@ import numpy as np
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs import rules, single_rules
 from sbx_flappy.envs.batch import FlappyBatch, set_generator_states
-from sbx_flappy.envs.bird_tables import BIRD_MIN_Y
-from sbx_flappy.envs.renderer import Frames, Renderer
+from sbx_flappy.envs.rendering.bird_tables import BIRD_MIN_Y
+from sbx_flappy.envs.rendering.renderer import Frames, Renderer
+from sbx_flappy.envs.rendering.sprites import N_WINGS, draw_frame, load_sprites, rotation_index
 from sbx_flappy.envs.rules import GameState
-from sbx_flappy.envs.sprites import N_WINGS, draw_frame, load_sprites, rotation_index
 from sbx_flappy.envs.window import HumanWindow
 
 StepResult = tuple[np.ndarray, float, bool, bool, dict[str, Any]]

@@ -264,6 +264,18 @@ class FlapCooldown(FrameWrapper, RecordConstructorArgs):
         self._wait = 0
         return self.env.reset(seed=seed, options=options)
 
+    def get_plain_state(self) -> int:
+        """Return for how many frames a flap will still be ignored: what this wrapper, without the env, remembers."""
+        return self._wait
+
+    def set_plain_state(self, state: int) -> None:
+        """
+        Go on from a state.
+
+        :param state: what :meth:`get_plain_state` returned
+        """
+        self._wait = state
+
     def advance(self, action: Any) -> Outcome:
         """Play a frame, without the flap if it comes too soon."""
         return self.frames.advance(self._allowed(action))
@@ -318,6 +330,16 @@ class FrameSkip(gym.Wrapper, RecordConstructorArgs):
             if over:
                 break
         return observation, total, terminated, truncated, info
+
+    def get_plain_state(self) -> None:
+        """Return nothing: from one step to the next this wrapper remembers nothing."""
+
+    def set_plain_state(self, state: None) -> None:
+        """
+        Do nothing, see :meth:`get_plain_state`.
+
+        :param state: what :meth:`get_plain_state` returned
+        """
 
     def _pool(self, earlier: Any, later: Any) -> Any:
         """Return the maximum of the step's observations so far."""

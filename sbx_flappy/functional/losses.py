@@ -1,9 +1,10 @@
-"""The terms of PPO's loss, https://arxiv.org/abs/1707.06347, as functions of plain arrays ``[B]``."""
+"""PPO's loss, https://arxiv.org/abs/1707.06347, and its terms as functions of plain arrays ``[B]``."""
 
 import jax
 import jax.numpy as jnp
 
-from sbx_flappy.functional.types import Array
+from sbx_flappy.functional.networks import ActorCritic, apply, apply_in_training
+from sbx_flappy.functional.types import RUNNING, Array, LossCoefficients, Metrics, PyTree, Rollout, Variables
 
 
 def clamp(x: Array, low: float | Array, high: float | Array) -> jax.Array:
@@ -78,3 +79,41 @@ def approx_kl(log_ratio: Array) -> jax.Array:
 def clip_fraction(ratio: Array, clip_range: float | Array) -> jax.Array:
     """Return the share of samples whose ratio ``[B]`` lies outside of the clip range."""
     return jnp.mean((jnp.abs(ratio - 1.0) > clip_range).astype(jnp.float32))
+
+
+def ppo_loss(
+    params: PyTree,
+    network_state: PyTree,
+    key: jax.Array | None,
+    network: ActorCritic,
+    batch: Rollout,
+    coefficients: LossCoefficients,
+    normalize_advantage: bool,
+) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
+    """
+    Return PPO's loss of a minibatch, and with it what is logged and the network's other variables after it.
+
+    :param params: the network's parameters
+    :param network_state: its other variables
+    :param key: for a network with a training mode, None for all others
+    :param network: actor and critic
+    :param batch: a minibatch
+    :param coefficients: weights and clip ranges
+    :param normalize_advantage: whether advantages get mean 0 and standard deviation 1 within the minibatch
+    """
+    variables = Variables(params, network_state)
+    if key is None:
+        distribution, values = apply(network, variables, batch.observations)
+    else:
+        (distribution, values), network_state = apply_in_training(network, variables, batch.observations, key)
+    log_probs = distribution.log_prob(batch.actions)
+    log_ratio = log_probs - batch.old_log_probs
+    ratio = jnp.exp(log_ratio)
+    advantages = normalize(batch.advantages) if normalize_advantage else jnp.asarray(batch.advantages)
+    policy = clipped_surrogate(ratio, advantages, coefficients.clip_range)
+    value = value_loss(values[:, 0], batch.old_values, batch.returns, coefficients.clip_range_vf)
+    entropy = entropy_loss(distribution.entropy(), log_probs)
+    loss = policy + coefficients.ent_coef * entropy + coefficients.vf_coef * value
+    fraction = clip_fraction(ratio, coefficients.clip_range)
+    metrics = Metrics(policy, value, entropy, fraction, approx_kl(log_ratio), loss, jnp.int32(RUNNING))
+    return loss, (metrics, network_state)

@@ -58,6 +58,10 @@ class LossCoefficients(NamedTuple):
     target_kl: float | None
 
 
+#: Whether an update goes on: values of ``Metrics.status`` and ``TrainState.status``
+RUNNING, KL_EXCEEDED, NOT_FINITE = 0, 1, 2
+
+
 class Metrics(NamedTuple):
     """
     What one minibatch reports: float32 scalars, or arrays ``[n_epochs, n_minibatches]`` of a whole update.

@@ -8,12 +8,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from sbx_flappy.functional import losses
-from sbx_flappy.functional.networks import ActorCritic, apply, apply_in_training
-from sbx_flappy.functional.types import LossCoefficients, Metrics, PyTree, Rollout, Variables
-
-#: Values of :attr:`TrainState.status`
-RUNNING, KL_EXCEEDED, NOT_FINITE = 0, 1, 2
+from sbx_flappy.functional.losses import ppo_loss
+from sbx_flappy.functional.networks import ActorCritic
+from sbx_flappy.functional.types import KL_EXCEEDED, NOT_FINITE, RUNNING, LossCoefficients, Metrics, PyTree, Rollout, Variables
 
 
 class TrainState(NamedTuple):
@@ -43,44 +40,6 @@ def clip_grad_norm(gradients: PyTree, max_norm: float | jax.Array) -> tuple[PyTr
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in jax.tree.leaves(gradients)))
     scale = jnp.minimum(max_norm / (norm + 1e-6), 1.0)
     return jax.tree.map(lambda gradient: gradient * scale, gradients), norm
-
-
-def ppo_loss(
-    params: PyTree,
-    network_state: PyTree,
-    key: jax.Array | None,
-    network: ActorCritic,
-    batch: Rollout,
-    coefficients: LossCoefficients,
-    normalize_advantage: bool,
-) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
-    """
-    Return PPO's loss of a minibatch, and with it what is logged and the network's other variables after it.
-
-    :param params: the network's parameters
-    :param network_state: its other variables
-    :param key: for a network with a training mode, None for all others
-    :param network: actor and critic
-    :param batch: a minibatch
-    :param coefficients: weights and clip ranges
-    :param normalize_advantage: whether advantages get mean 0 and standard deviation 1 within the minibatch
-    """
-    variables = Variables(params, network_state)
-    if key is None:
-        distribution, values = apply(network, variables, batch.observations)
-    else:
-        (distribution, values), network_state = apply_in_training(network, variables, batch.observations, key)
-    log_probs = distribution.log_prob(batch.actions)
-    log_ratio = log_probs - batch.old_log_probs
-    ratio = jnp.exp(log_ratio)
-    advantages = losses.normalize(batch.advantages) if normalize_advantage else jnp.asarray(batch.advantages)
-    policy = losses.clipped_surrogate(ratio, advantages, coefficients.clip_range)
-    value = losses.value_loss(values[:, 0], batch.old_values, batch.returns, coefficients.clip_range_vf)
-    entropy = losses.entropy_loss(distribution.entropy(), log_probs)
-    loss = policy + coefficients.ent_coef * entropy + coefficients.vf_coef * value
-    fraction = losses.clip_fraction(ratio, coefficients.clip_range)
-    metrics = Metrics(policy, value, entropy, fraction, losses.approx_kl(log_ratio), loss, jnp.int32(RUNNING))
-    return loss, (metrics, network_state)
 
 
 def minibatch_step(

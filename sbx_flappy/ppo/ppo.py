@@ -14,13 +14,16 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 from stable_baselines3.common.utils import explained_variance
 
-from sbx_flappy.common import files, onnx_export, programs, torch_interop, torch_policies
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
 from sbx_flappy.common.validation import MAX, check_integer, check_keywords, check_number, suggest
-from sbx_flappy.functional.types import Array, LossCoefficients, Metrics
-from sbx_flappy.functional.update import KL_EXCEEDED, NOT_FINITE, RUNNING, TrainState, set_learning_rate
+from sbx_flappy.functional.types import KL_EXCEEDED, NOT_FINITE, RUNNING, Array, LossCoefficients, Metrics
+from sbx_flappy.functional.update import TrainState, set_learning_rate
+from sbx_flappy.interchange import onnx_export, torch_models, torch_policies
+from sbx_flappy.interchange.torch_kwargs import from_torch_kwargs
 from sbx_flappy.ppo.policies import CnnPolicy, MlpPolicy, MultiInputPolicy
+from sbx_flappy.ppo.update import Update
+from sbx_flappy.saving import files
 
 SelfPPO = TypeVar("SelfPPO", bound="PPO")
 
@@ -104,7 +107,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         "MultiInputPolicy": MultiInputPolicy,
     }
     # SB3's own last: they are what a model becomes in torch
-    torch_policies = {
+    torch_policy_classes = {
         torch_policies.MlpPolicy: MlpPolicy,
         torch_policies.CnnPolicy: CnnPolicy,
         sb3_policies.ActorCriticPolicy: MlpPolicy,
@@ -175,6 +178,9 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
     def _check_hyperparameters(self) -> None:
         check_hyperparameters(self.__dict__)
 
+    def _own_policy_kwargs(self, policy_kwargs: dict[str, Any]) -> dict[str, Any]:
+        return from_torch_kwargs(policy_kwargs)
+
     def _get_policy_from_name(self, policy_name: str) -> type[BasePolicy]:
         if policy_name not in self.policy_aliases:
             raise ValueError(f"Policy {policy_name} unknown.{suggest(policy_name, list(self.policy_aliases))}")
@@ -212,7 +218,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         optimizer = self.policy.optimizer
         opt_state = set_learning_rate(optimizer.opt_state, optimizer.learning_rate)
         state = TrainState(self.policy.variables, opt_state, np.int32(RUNNING), self.policy.training_key())  # type: ignore[arg-type]
-        update = programs.Update(
+        update = Update(
             network=self.policy.network,
             optimizer=optimizer.spec,
             normalize_advantage=self.normalize_advantage,
@@ -299,7 +305,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :raises ValueError: naming the argument, if the features extractor, policy, activation, optimizer or rollout buffer
             is one that torch has no counterpart of
         """
-        return torch_interop.to_torch(self, device)
+        return torch_models.to_torch(self, device)
 
     @classmethod
     def from_torch(
@@ -315,7 +321,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :raises TypeError: if it is no PPO of torch SB3, or for an unknown argument
         :raises ValueError: if its policy, features extractor, activation or optimizer has no counterpart here
         """
-        return torch_interop.from_torch(cls, model, env, device, kwargs)
+        return torch_models.from_torch(cls, model, env, device, kwargs)
 
     def save(
         self,
@@ -342,7 +348,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         if resumable:
             raise ValueError("`resumable=True` is for this PPO's own files; leave it or `as_torch` out.")
         content = files.begin(path)
-        torch_interop.to_torch(self, "cpu", with_rollout=False).save(content, exclude, include)
+        torch_models.to_torch(self, "cpu", with_rollout=False).save(content, exclude, include)
         files.write(path, content)
 
     def export_onnx(self, path: str | pathlib.Path) -> None:
@@ -357,4 +363,4 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :raises ImportError: without the packages of the extra ``onnx``
         :raises ValueError: see :meth:`to_torch`, and for a key that is an output's name
         """
-        onnx_export.export(torch_interop.to_torch(self, "cpu", with_rollout=False).policy, path)
+        onnx_export.export(torch_models.to_torch(self, "cpu", with_rollout=False).policy, path)

@@ -12,7 +12,8 @@ import torch as th
 from stable_baselines3.common.env_util import make_vec_env
 
 from sbx_flappy import PPO, FlappyVecEnv
-from sbx_flappy.common import buffers, codec, features_extractors, names, torch_classes
+from sbx_flappy.common import buffers, features_extractors, torch_classes
+from sbx_flappy.saving import codec, names
 
 OLD_FILES = Path(__file__).parent / "files_0_1_0"
 VALUES = json.loads((OLD_FILES / "values.json").read_text())
@@ -88,7 +89,7 @@ def test_what_has_a_counterpart_here_has_a_name() -> None:
         assert name in names.NAMES and names.get_object(name) is value
 
 
-@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "sbx_flappy.common.names.NAMES", "", None, ["x"], 3])
+@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "sbx_flappy.saving.names.NAMES", "", None, ["x"], 3])
 def test_nothing_else_has_a_name(name: Any) -> None:
     with pytest.raises(codec.DecodingError, match="the name"):
         codec.decode({"$name": name}, lambda place: np.zeros(place))
