@@ -374,7 +374,8 @@ class ActorCriticPolicy(BaseJaxPolicy):
 
     def _torch_state_dependent_noise(self, ours: Any) -> Distribution:
         distribution = self.action_dist
-        assert isinstance(distribution, StateDependentNoiseDistribution) and self.exploration_noise is not None
+        assert isinstance(distribution, StateDependentNoiseDistribution)
+        assert self.exploration_noise is not None
         distribution.latent_sde_dim = ours.latent.shape[-1]
         distribution.exploration_mat = to_tensor(self.exploration_noise.matrix)
         distribution.exploration_matrices = to_tensor(self.exploration_noise.matrices)

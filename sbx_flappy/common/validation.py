@@ -38,17 +38,13 @@ def check_keywords(init: F) -> F:
 
 
 def check_integer(name: str, value: Any, low: int = 1) -> None:
-    """
-    :raises ValueError: if a value is not an integer of at least ``low``
-    """
+    """:raises ValueError: if a value is not an integer of at least ``low``"""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise ValueError(f"`{name}` must be an integer of at least {low}, got {value!r}.")
 
 
 def check_number(name: str, value: Any, low: float = -MAX, high: float = MAX) -> None:
-    """
-    :raises ValueError: if a value is not a number between ``low`` and ``high``, by default any finite one
-    """
+    """:raises ValueError: if a value is not a number between ``low`` and ``high``, by default any finite one"""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not low <= value <= high:
         bounds = " between 0 and 1" if (low, high) == (0.0, 1.0) else " of at least 0" if low == 0.0 else ""
         raise ValueError(f"`{name}` must be a {'' if bounds else 'finite '}number{bounds}, got {value!r}.")

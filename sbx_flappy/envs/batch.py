@@ -15,7 +15,8 @@ from sbx_flappy.envs.rendering.sprites import draw_frame, load_sprites
 
 
 class Snapshot(NamedTuple):
-    """All that a batch remembers; arrays are copies, and everything can be pickled.
+    """
+    All that a batch remembers; arrays are copies, and everything can be pickled.
 
     :param state: the games
     :param observations: the last observations
@@ -28,7 +29,8 @@ class Snapshot(NamedTuple):
 
 
 def set_generator_states(generators: Sequence[np.random.Generator], states: Sequence[dict[str, Any]]) -> None:
-    """Let generators go on from states, all of them or, after an error, none.
+    """
+    Let generators go on from states, all of them or, after an error, none.
 
     :param generators: to be changed
     :param states: of bit generators of the same kinds
@@ -54,7 +56,8 @@ def _draw_first_frames(pipe_gap: int, bird_color: str, pipe_color: str, backgrou
 
 
 class FlappyBatch:
-    """N games that take their steps together.
+    """
+    N games that take their steps together.
 
     A step repeats the actions for ``frame_skip`` frames and sums the rewards. Pixels are the maximum of the last two of these
     frames. A game that dies within the step stops there; its observation is made of those among the last two frames that
@@ -103,7 +106,8 @@ class FlappyBatch:
         self._pooled = np.ones(n_envs, dtype=bool)
 
     def set_generator(self, game: int, generator: np.random.Generator) -> None:
-        """Let a game draw from this generator from now on.
+        """
+        Let a game draw from this generator from now on.
 
         :param game: number of the game
         :param generator: used by this game alone
@@ -111,7 +115,8 @@ class FlappyBatch:
         self._generators[game] = generator
 
     def generator(self, game: int) -> np.random.Generator:
-        """Return the generator that a game draws from, a new one if it has none.
+        """
+        Return the generator that a game draws from, a new one if it has none.
 
         :param game: number of the game
         """
@@ -121,7 +126,8 @@ class FlappyBatch:
         return generator
 
     def reset(self, seeds: Sequence[int | None] | None = None, games: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
-        """Start new games and return the observations of all games: the batch's own array, overwritten by the next step.
+        """
+        Start new games and return the observations of all games: the batch's own array, overwritten by the next step.
 
         A game with a seed starts as newly made. Without one it goes on drawing from its generator, and ground and wings stay
         where they were, as in upstream's ``reset``.
@@ -138,7 +144,8 @@ class FlappyBatch:
         return self.observations
 
     def start(self, games: np.ndarray, fresh: bool = False) -> None:
-        """Start new games with the generators they have, and write their observations.
+        """
+        Start new games with the generators they have, and write their observations.
 
         :param games: numbers of the games, int ``[n]``
         :param fresh: whether ground and wings start as newly made
@@ -153,7 +160,8 @@ class FlappyBatch:
         self._observe_games(games)
 
     def end(self, game: int) -> None:
-        """Let a game be over, until it is started anew.
+        """
+        Let a game be over, until it is started anew.
 
         :param game: number of the game
         """
@@ -162,7 +170,8 @@ class FlappyBatch:
     def step(
         self, actions: np.ndarray, auto_reset: bool = False, idle: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Play a step and return observations, rewards (float64), terminated (bool) and scores (int32), ``[n_envs, ...]``.
+        """
+        Play a step and return observations, rewards (float64), terminated (bool) and scores (int32), ``[n_envs, ...]``.
 
         Observations and rewards are the batch's own arrays, overwritten by the next step.
 
@@ -219,7 +228,8 @@ class FlappyBatch:
         return state
 
     def _observe(self, before: rules.GameState, state: rules.GameState) -> None:
-        """Write the observations of all games.
+        """
+        Write the observations of all games.
 
         :param before: the games before the last frame
         :param state: the games after it
@@ -241,7 +251,8 @@ class FlappyBatch:
             self.observations[games] = rules.features(state, self.pipe_gap)
 
     def get_game(self, game: int) -> rules.GameState:
-        """Return the state of one game, made of Python's numbers; pipes are tuples.
+        """
+        Return the state of one game, made of Python's numbers; pipes are tuples.
 
         :param game: number of the game
         """
@@ -249,7 +260,8 @@ class FlappyBatch:
         return rules.GameState(*(tuple(value) if isinstance(value, list) else value for value in values))
 
     def set_game(self, game: int, state: rules.GameState) -> None:
-        """Let one game go on from another state. Its observation is not drawn anew.
+        """
+        Let one game go on from another state. Its observation is not drawn anew.
 
         :param game: number of the game
         :param state: what :meth:`get_game` returns
@@ -259,7 +271,8 @@ class FlappyBatch:
         self._over = bool(np.count_nonzero(self.state.terminated))
 
     def render(self, game: int, show_score: bool = False) -> np.ndarray:
-        """Return a game's last frame at full size, uint8 ``[512, 288, 3]``.
+        """
+        Return a game's last frame at full size, uint8 ``[512, 288, 3]``.
 
         :param game: number of the game
         :param show_score: whether to draw the score, as upstream does for people
@@ -275,7 +288,8 @@ class FlappyBatch:
         )
 
     def set_state(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot, of this batch or of another with as many games.
+        """
+        Go on from a snapshot, of this batch or of another with as many games.
 
         :param snapshot: what :meth:`get_state` returned
         :raises ValueError: if it is of another number of games or kind of observations or generators; nothing is changed then

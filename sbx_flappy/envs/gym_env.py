@@ -86,9 +86,7 @@ ENGINES: dict[str, Callable[..., Game]] = {"native": NativeGame, "pygame": make_
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """
-    :raises ValueError: if a value is none of the choices
-    """
+    """:raises ValueError: if a value is none of the choices"""
     if not (value is None or isinstance(value, str)) or value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
@@ -258,9 +256,7 @@ class FlappyBirdEnv(gym.Env[np.ndarray, int]):
         self.set_state(SavedGame(GameState(*state["state"]), state["generator"]))
 
     def _resumable_game(self) -> ResumableGame:
-        """
-        :raises NotImplementedError: if the engine cannot save its game
-        """
+        """:raises NotImplementedError: if the engine cannot save its game"""
         if not isinstance(self.game, ResumableGame):
             raise NotImplementedError("Only engine='native' can save and restore a game.")
         return self.game
@@ -274,9 +270,7 @@ class FlappyBirdEnv(gym.Env[np.ndarray, int]):
         return self.game.render()
 
     def _check_started(self, method: str) -> None:
-        """
-        :raises gymnasium.error.ResetNeeded: before the first reset
-        """
+        """:raises gymnasium.error.ResetNeeded: before the first reset"""
         if not self._started:
             raise ResetNeeded(f"Cannot call env.{method}() before env.reset().")
 

@@ -37,7 +37,8 @@ class GameOptions(NamedTuple):
 
 
 class SavedGame(NamedTuple):
-    """All that a game remembers: plain numbers and dicts, which can be pickled.
+    """
+    All that a game remembers: plain numbers and dicts, which can be pickled.
 
     :param state: the game
     :param generator: state of the bit generator from which it draws its gaps
@@ -99,7 +100,8 @@ def _check_field(name: str, value: Any) -> Any:
 
 
 def make_observation_space(obs_type: str) -> gym.spaces.Box:
-    """Return the space of the observations.
+    """
+    Return the space of the observations.
 
     :param obs_type: "pixels" or "features"
     """
@@ -122,7 +124,8 @@ class NativeGame:
         self._renderer: Renderer | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new game with ``np_random``; ``{"fresh": True}`` starts it as newly made.
+        """
+        Start a new game with ``np_random``; ``{"fresh": True}`` starts it as newly made.
 
         :param seed: not used: ``np_random`` is what the game draws from
         """
@@ -155,7 +158,8 @@ class NativeGame:
         return int(rules.draw_gaps(self.np_random, 1)[0])
 
     def observe(self, *states: GameState) -> np.ndarray:
-        """Return an observation, a new array: the features of the last state, or the maximum of all states' pixels.
+        """
+        Return an observation, a new array: the features of the last state, or the maximum of all states' pixels.
 
         :param states: the last one, or the last two
         """
@@ -183,7 +187,8 @@ class NativeGame:
         return SavedGame(self.state, dict(self.np_random.bit_generator.state))
 
     def set_state(self, saved: SavedGame) -> None:
-        """Go on from what :meth:`get_state` returned, here or in another env with the same options.
+        """
+        Go on from what :meth:`get_state` returned, here or in another env with the same options.
 
         :raises TypeError, ValueError: if it is nothing of the kind, see :func:`check_saved_game`; the game is as before then
         """

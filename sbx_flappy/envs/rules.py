@@ -1,4 +1,5 @@
-"""The rules of the game as pure array programs: NumPy and jnp, any batch shape, no chance inside.
+"""
+The rules of the game as pure array programs: NumPy and jnp, any batch shape, no chance inside.
 
 Upstream: ``flappy_bird_gymnasium/envs/flappy_bird_env.py`` (0.4), without lidar, on its own screen of 288x512. Given the
 same gaps, every variable, reward and observation equals upstream's.
@@ -27,7 +28,8 @@ Array = Any  # numpy.ndarray or jax.Array
 
 
 def lattice_index(pipe_x: Array) -> Array:
-    """Return a number from 0 to 316 for each place that a pipe can be at, leftmost first, int, the shape of ``pipe_x``.
+    """
+    Return a number from 0 to 316 for each place that a pipe can be at, leftmost first, int, the shape of ``pipe_x``.
 
     Two lattices of a step of 4 pixels interleave: 576 - 4k of the first three pipes and 397.6 - 4k of all later ones.
 
@@ -43,7 +45,8 @@ def lattice_tenths() -> Array:
 
 
 def pipe_left(pipe_x: Array) -> Array:
-    """Return upstream's x of pipes, float64 pixels, the very doubles that its repeated subtraction of 4 yields.
+    """
+    Return upstream's x of pipes, float64 pixels, the very doubles that its repeated subtraction of 4 yields.
 
     :param pipe_x: tenths of a pixel, NumPy int array of any shape
     """
@@ -59,7 +62,8 @@ _ROTATION_FEATURE = (np.arange(c.PLAYER_MIN_ROT, c.PLAYER_START_ROT + 1, c.PLAYE
 
 
 class GameState(NamedTuple):
-    """All that a game remembers. Integers are int32.
+    """
+    All that a game remembers. Integers are int32.
 
     :param player_y: top of the bird, pixels ``[...]``; 381 stands for 380.48 (on the ground)
     :param velocity: of the bird, pixels per frame, down is positive ``[...]``
@@ -90,7 +94,8 @@ class GameState(NamedTuple):
 
 
 class Events(NamedTuple):
-    """What one frame brought.
+    """
+    What one frame brought.
 
     :param reward: upstream's: 0.1, 1 for a pipe, -0.5 above the screen, -1 at death ``[...]``; float64, under jnp float32
     :param recycled: whether a pipe re-entered, that is whether ``next_gap`` was used up, bool ``[...]``
@@ -101,7 +106,8 @@ class Events(NamedTuple):
 
 
 def init(gap_indices: Array, ground_x: Array | None = None, wing_next: Array | None = None, xp: ModuleType = np) -> GameState:
-    """Return the state at the start of a game.
+    """
+    Return the state at the start of a game.
 
     :param gap_indices: gaps of the three pipes, 0 to 7, int ``[3, ...]``
     :param ground_x: what the previous game left, ``[...]``; ``None``: a new env
@@ -138,7 +144,8 @@ def step(
     flap_cooldown: int = 0,
     xp: ModuleType = np,
 ) -> tuple[GameState, Events]:
-    """Return the state one frame later and what that frame brought; the order of events is upstream's ``step``.
+    """
+    Return the state one frame later and what that frame brought; the order of events is upstream's ``step``.
 
     Nothing here treats a game that is over: its state goes on falling, as upstream's does, and means nothing.
 
@@ -185,7 +192,8 @@ def step(
 
 
 def _passing(pipe_x: Array, xp: ModuleType) -> Array:
-    """Return whether the bird passes a pipe now, bool ``[...]``: its middle is 0 to 4 pixels beyond the pipe's.
+    """
+    Return whether the bird passes a pipe now, bool ``[...]``: its middle is 0 to 4 pixels beyond the pipe's.
 
     :param pipe_x: tenths of a pixel ``[3, ...]``
     """
@@ -197,7 +205,8 @@ def _passing(pipe_x: Array, xp: ModuleType) -> Array:
 
 
 def pipe_reenters(pipe_x: Array) -> Array:
-    """Return whether the leftmost pipe leaves in the next frame and re-enters on the right, bool ``[...]``.
+    """
+    Return whether the leftmost pipe leaves in the next frame and re-enters on the right, bool ``[...]``.
 
     :param pipe_x: before that frame, tenths of a pixel ``[3, ...]``
     """
@@ -205,7 +214,8 @@ def pipe_reenters(pipe_x: Array) -> Array:
 
 
 def _move_pipes(state: GameState, next_gap: Array, xp: ModuleType) -> tuple[Array, Array, Array]:
-    """Return x and gaps of the pipes after their move and whether the leftmost one left and re-entered on the right.
+    """
+    Return x and gaps of the pipes after their move and whether the leftmost one left and re-entered on the right.
 
     :param state: state before the move
     :param next_gap: int ``[...]``
@@ -222,7 +232,8 @@ def _move_pipes(state: GameState, next_gap: Array, xp: ModuleType) -> tuple[Arra
 
 
 def _crash(player_y: Array, pipe_x: Array, pipe_gap_index: Array, pipe_gap: int) -> Array:
-    """Return whether the bird touches the ground or a pipe, bool ``[...]``; upstream's ``_check_crash``.
+    """
+    Return whether the bird touches the ground or a pipe, bool ``[...]``; upstream's ``_check_crash``.
 
     Upstream's rectangles drop the fraction of x, so 5 < int(x) < 91 overlaps the bird: 6 <= x < 91. The upper pipe reaches
     150 pixels above the screen, the lower one below the ground; no bird gets past their far ends.
@@ -242,7 +253,8 @@ def _crash(player_y: Array, pipe_x: Array, pipe_gap_index: Array, pipe_gap: int)
 
 
 def _move_wing(state: GameState, xp: ModuleType) -> tuple[Array, Array]:
-    """Return the wing's image and the position in its cycle; a new image every third frame.
+    """
+    Return the wing's image and the position in its cycle; a new image every third frame.
 
     :param state: state before the frame
     """
@@ -252,7 +264,8 @@ def _move_wing(state: GameState, xp: ModuleType) -> tuple[Array, Array]:
 
 
 def features(state: GameState, pipe_gap: int = c.DEFAULT_PIPE_GAP, xp: ModuleType = np) -> Array:
-    """Return upstream's 12 numbers, float32 ``[..., 12]``, equal to its doubles rounded to float32.
+    """
+    Return upstream's 12 numbers, float32 ``[..., 12]``, equal to its doubles rounded to float32.
 
     For each pipe from left to right x / 288 and top and bottom of its gap / 512 (a pipe beyond the right edge shows
     1, 0, 1), then y / 512, velocity / 10, rotation / 90; upstream's ``_get_observation_features``, normalised.
@@ -276,7 +289,8 @@ def features(state: GameState, pipe_gap: int = c.DEFAULT_PIPE_GAP, xp: ModuleTyp
 
 
 def player_height(state: GameState, xp: ModuleType = np) -> Array:
-    """Return upstream's ``_player_y`` in pixels, ``[...]``: float64, under jnp float32.
+    """
+    Return upstream's ``_player_y`` in pixels, ``[...]``: float64, under jnp float32.
 
     :param state: a state
     :param xp: ``numpy`` or ``jax.numpy``
@@ -285,7 +299,8 @@ def player_height(state: GameState, xp: ModuleType = np) -> Array:
 
 
 def upstream_velocity(state: GameState, xp: ModuleType = np) -> Array:
-    """Return upstream's ``_player_vel_y`` after the step, ``[...]``: 0 once the bird has crashed.
+    """
+    Return upstream's ``_player_vel_y`` after the step, ``[...]``: 0 once the bird has crashed.
 
     :param state: a state
     :param xp: ``numpy`` or ``jax.numpy``
@@ -294,7 +309,8 @@ def upstream_velocity(state: GameState, xp: ModuleType = np) -> Array:
 
 
 def draw_gaps(generator: Generator, size: int) -> Array:
-    """Return the next gaps that upstream's env with this generator draws, int64 ``[size]``.
+    """
+    Return the next gaps that upstream's env with this generator draws, int64 ``[size]``.
 
     Upstream draws 3 at a reset and one per recycled pipe, singly; a block comes from the same stream.
 

@@ -1,4 +1,5 @@
-"""The rules of :mod:`.rules` for one game, on Python's own integers.
+"""
+The rules of :mod:`.rules` for one game, on Python's own integers.
 
 For a single game the cost of NumPy's calls is a hundred times that of the arithmetic; this plays 20 frames while
 ``rules.step`` plays one. A test holds both in lock-step. The state is the same :class:`~.rules.GameState`, made of ints,
@@ -18,7 +19,8 @@ _WINGS = (0, 1, 2, 1)
 
 
 def init(gap_indices: Sequence[int], ground_x: int = 0, wing_next: int = 0) -> GameState:
-    """Return the state at the start of a game.
+    """
+    Return the state at the start of a game.
 
     :param gap_indices: gaps of the three pipes, 0 to 7
     :param ground_x: what the previous game left; 0: a new env
@@ -43,7 +45,8 @@ def init(gap_indices: Sequence[int], ground_x: int = 0, wing_next: int = 0) -> G
 def step(
     state: GameState, action: int, draw_gap: Callable[[], int], pipe_gap: int, flap_cooldown: int
 ) -> tuple[GameState, float]:
-    """Return the state one frame later and the frame's reward; see :func:`.rules.step`.
+    """
+    Return the state one frame later and the frame's reward; see :func:`.rules.step`.
 
     :param state: state of a running game
     :param action: 0 or 1

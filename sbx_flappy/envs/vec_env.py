@@ -187,7 +187,8 @@ class StackWatch:
         return StackWatch, (self._envs, self._stacks)
 
     def is_intact(self, envs: list[gym.Env]) -> bool:
-        """Return whether nothing was replaced.
+        """
+        Return whether nothing was replaced.
 
         :param envs: to be compared with the first ones
         """

@@ -22,7 +22,8 @@ SETTINGS = ("action_space", "metadata", "observation_space", "render_mode")
 
 
 class SavedGames(NamedTuple):
-    """All that a :class:`FlappyVectorEnv` remembers; everything can be pickled.
+    """
+    All that a :class:`FlappyVectorEnv` remembers; everything can be pickled.
 
     :param batch: the games
     :param elapsed: steps since each game's start

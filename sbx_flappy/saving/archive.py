@@ -1,6 +1,4 @@
-"""
-Reading a saved model's zip file without trust: nothing is unpickled, and memory is taken as the file's size warrants.
-"""
+"""Reading a saved model's zip file without trust: nothing is unpickled, and memory is taken as the file's size warrants."""
 
 import hashlib
 import io

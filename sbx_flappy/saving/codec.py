@@ -156,9 +156,7 @@ _TAG_OF = {cls: tag for tag, kind in TAGS.items() for cls in kind.types}
 
 
 class Encoder:
-    """
-    Turns values into JSON and arrays. An array or tensor that is met twice is kept once.
-    """
+    """Turns values into JSON and arrays. An array or tensor that is met twice is kept once."""
 
     def __init__(self) -> None:
         #: The arrays met so far, of which the JSON holds the places

@@ -317,9 +317,7 @@ def _own_methods(layer: Any) -> tuple[str, str] | None:
 
 
 def _ask(layer: Any) -> Any:
-    """
-    :raises ValueError: if the layer cannot say what its state is
-    """
+    """:raises ValueError: if the layer cannot say what its state is"""
     (name, _) = _own_methods(layer) or ("", "")
     try:
         said = getattr(layer, name)()

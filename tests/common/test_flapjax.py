@@ -254,7 +254,8 @@ def test_rl_zoo_trains_the_settings(env_id: str, conf: str, tmp_path: Path) -> N
 
 def figures_module() -> Any:
     spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -293,7 +294,8 @@ def test_command_of_the_page_exists(line: str) -> None:
         known = {"docs/figures.py": figures_module().FIGURES, "benchmarks/learning.py": ("train", "plot")}
         assert arguments[0] in known[command]
         return
-    assert program == "sbx-flappy" and command in sbx_flappy.zoo.cli.COMMANDS
+    assert program == "sbx-flappy"
+    assert command in sbx_flappy.zoo.cli.COMMANDS
     scripts = {"train": rl_zoo3.train, "enjoy": rl_zoo3.enjoy, "record_video": rl_zoo3.record_video, "demo": rl_zoo3.train}
     scripts["evaluate"] = sbx_flappy.zoo.evaluation
     source = inspect.getsource(scripts[command]) + inspect.getsource(sbx_flappy.zoo.cli)

@@ -99,7 +99,8 @@ def test_policy_computes_what_torchs_does(observations: str, actions: str, kwarg
         th.testing.assert_close(*(d.log_prob(chosen) for d in distributions), **close)
         assert type(distributions[0]) is type(distributions[1])
     mine, other = (model.predict(batch, deterministic=True)[0] for model in (ours, theirs))
-    assert mine.shape == other.shape and mine.dtype == other.dtype
+    assert mine.shape == other.shape
+    assert mine.dtype == other.dtype
     np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
@@ -150,9 +151,12 @@ def test_every_pair_of_spaces_predicts_one_action_or_a_batch(observations: str, 
     model = PPO(policy_for(observations), make_env(observations, actions), policy_kwargs=small, **KWARGS)
     space = model.action_space
     action, state = model.predict(model.observation_space.sample())
-    assert state is None and action.shape == space.shape and space.contains(np.asarray(action, space.dtype))
+    assert state is None
+    assert action.shape == space.shape
+    assert space.contains(np.asarray(action, space.dtype))
     actions_, _ = model.predict(sample(model.observation_space, 1))
-    assert actions_.shape == (1, *space.shape) and space.contains(np.asarray(actions_[0], space.dtype))
+    assert actions_.shape == (1, *space.shape)
+    assert space.contains(np.asarray(actions_[0], space.dtype))
 
 
 # Each kind of space at least once; tests/ppo/test_oracle.py compares the updates of more of them
@@ -207,7 +211,8 @@ def test_predict_unscales_squashed_actions_and_scale_action_undoes_it() -> None:
     assert np.all((actions >= model.action_space.low) & (actions <= model.action_space.high))
     scaled = model.policy.scale_action(actions)
     np.testing.assert_allclose(model.policy.unscale_action(scaled), actions, rtol=1e-5)
-    assert np.abs(scaled).max() <= 1.0 and model.policy.squash_output
+    assert np.abs(scaled).max() <= 1.0
+    assert model.policy.squash_output
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
@@ -233,7 +238,8 @@ def test_frames_may_come_in_either_order_of_channels_without_an_env(tmp_path: Pa
     first = last.transpose(0, 3, 1, 2)
     np.testing.assert_array_equal(loaded.predict(last, deterministic=True)[0], loaded.predict(first, deterministic=True)[0])
     single = [loaded.predict(frames, deterministic=True)[0] for frames in (last[0], first[0])]
-    assert single[0] == single[1] and single[0].shape == ()
+    assert single[0] == single[1]
+    assert single[0].shape == ()
     values = loaded.policy.predict_values(loaded.policy.obs_to_tensor(last)[0])
     assert len(np.unique(values.numpy())) == 5  # the frames do matter
 
@@ -306,10 +312,14 @@ def test_methods_that_wrappers_call_exist() -> None:
     policy.set_training_mode(True)
     assert policy.training
     policy.set_training_mode(False)
-    assert not policy.training and policy.device == th.device("cpu") and policy.features_dim == 5
-    assert policy.is_vectorized_observation(np.zeros((3, 5))) and not policy.is_vectorized_observation(np.zeros(5))
+    assert not policy.training
+    assert policy.device == th.device("cpu")
+    assert policy.features_dim == 5
+    assert policy.is_vectorized_observation(np.zeros((3, 5)))
+    assert not policy.is_vectorized_observation(np.zeros(5))
     obs, vectorized = policy.obs_to_tensor(np.zeros(5, np.float32))
-    assert obs.shape == (1, 5) and not vectorized
+    assert obs.shape == (1, 5)
+    assert not vectorized
     n_parameters = sum(parameter.numel() for parameter in policy.parameters())
     assert n_parameters == len(policy.parameters_to_vector()) == 2 * (5 * 64 + 64 + 64 * 64 + 64) + 64 * 3 + 3 + 64 + 1
     assert "features_extractor" in str(policy)
@@ -340,7 +350,8 @@ def test_sde_gives_each_environment_its_own_noise_and_others_a_common_one() -> N
     np.testing.assert_allclose(thrice[0], thrice[1], rtol=1e-6)
     distribution = policy.get_distribution(th.as_tensor(np.repeat(row, 2, axis=0)))
     np.testing.assert_allclose(distribution.sample().numpy(), twice, rtol=1e-4, atol=1e-5)
-    assert noise.matrices.shape == (2, 64, 2) and noise.matrix.shape == (64, 2)
+    assert noise.matrices.shape == (2, 64, 2)
+    assert noise.matrix.shape == (64, 2)
 
 
 def test_reset_noise_needs_sde() -> None:
@@ -431,7 +442,8 @@ def test_weights_without_orthogonal_initialization_are_those_of_torch(observatio
         # Uniform within 1 / sqrt(fan_in), weights and biases alike
         fan_in = ours[name.replace("bias", "weight")][0].numel()
         bound = fan_in**-0.5
-        assert tensor.abs().max() <= bound and theirs[name].abs().max() <= bound
+        assert tensor.abs().max() <= bound
+        assert theirs[name].abs().max() <= bound
         if tensor.numel() > 1000:
             assert tensor.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
             assert theirs[name].std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
@@ -441,7 +453,8 @@ def test_log_std_starts_as_asked() -> None:
     for use_sde, shape in ((False, (2,)), (True, (64, 2))):
         policy_kwargs = {"log_std_init": -1.5}
         policy = PPO("MlpPolicy", make_env(actions="box"), use_sde=use_sde, policy_kwargs=policy_kwargs, **KWARGS).policy
-        assert policy.log_std.shape == shape and th.all(policy.log_std == -1.5)
+        assert policy.log_std.shape == shape
+        assert th.all(policy.log_std == -1.5)
     assert not hasattr(PPO("MlpPolicy", make_env(), **KWARGS).policy, "log_std")
 
 
@@ -517,7 +530,8 @@ class OfDict(BaseFeaturesExtractor):
 
     @nn.compact
     def __call__(self, observations: dict[str, jax.Array]) -> jax.Array:
-        assert observations["number"].shape[1] == self.n_numbers and observations["image"].shape[1:] == (1, 36, 40)
+        assert observations["number"].shape[1] == self.n_numbers
+        assert observations["image"].shape[1:] == (1, 36, 40)
         x = nn.Conv(2, (5, 5), strides=5)(observations["image"].transpose(0, 2, 3, 1))
         return jnp.concatenate([x.reshape(len(x), -1), observations["vector"], observations["number"]], axis=-1)
 
@@ -649,7 +663,8 @@ def test_training_mode_is_the_layers_training_mode() -> None:
         lambda: policy.get_distribution(obs).distribution.probs,
     ):
         first, second = np.asarray(call()), np.asarray(call())
-        assert not np.allclose(first, second) and np.all(np.isfinite(first))
+        assert not np.allclose(first, second)
+        assert np.all(np.isfinite(first))
     policy.set_training_mode(False)
     np.testing.assert_array_equal(policy.predict_values(obs), policy.predict_values(obs))
 
@@ -709,7 +724,7 @@ class OneAtTheEnd(gym.Env[np.ndarray, np.ndarray]):
         return np.zeros(2, np.float32), float(self.count == 8), self.count == 8, False, {}
 
 
-@pytest.mark.parametrize("gamma, gae_lambda", [(1.0, 1.0), (0.9, 1.0), (1.0, 0.8), (0.9, 0.8)])
+@pytest.mark.parametrize(("gamma", "gae_lambda"), [(1.0, 1.0), (0.9, 1.0), (1.0, 0.8), (0.9, 0.8)])
 def test_advantages_follow_from_the_values_of_a_forward_of_the_users_own(gamma: float, gae_lambda: float) -> None:
     model = PPO(ConstantValue, OneAtTheEnd(), n_steps=16, batch_size=16, n_epochs=1, gamma=gamma, gae_lambda=gae_lambda)
     model.learn(16)
@@ -783,7 +798,8 @@ def test_optimizers_state_survives_in_a_file(cls: Any, kwargs: dict[str, Any] | 
     model.save(tmp_path / "model")
     loaded = PPO.load(tmp_path / "model").policy.optimizer.opt_state
     saved_leaves, loaded_leaves = (jax.tree.leaves(state.inner_state) for state in (optimizer.opt_state, loaded))
-    assert len(saved_leaves) > 0 and jax.tree.structure(loaded) == jax.tree.structure(optimizer.opt_state)
+    assert len(saved_leaves) > 0
+    assert jax.tree.structure(loaded) == jax.tree.structure(optimizer.opt_state)
     for a, b in zip(saved_leaves, loaded_leaves, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)

@@ -144,11 +144,12 @@ def assert_same_play(env: gym.Env, oracle: Oracle, n_steps: int, mistakes: float
 
 
 @pytest.mark.fault(38, 42)
-@pytest.mark.parametrize("env_id, n_steps, mistakes", [("FlappyBird-v0", 200, 0.2), ("FlappyBird-v1", 300, 0.05)])
+@pytest.mark.parametrize(("env_id", "n_steps", "mistakes"), [("FlappyBird-v0", 200, 0.2), ("FlappyBird-v1", 300, 0.05)])
 def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str, n_steps: int, mistakes: float) -> None:
     oracle = Oracle("pixels", *GAMES[env_id[-2:]])
     n_games, best = assert_same_play(gym.make(env_id, engine=engine), oracle, n_steps, mistakes)
-    assert n_games >= 2 and best >= 3
+    assert n_games >= 2
+    assert best >= 3
 
 
 @pytest.mark.fault(38)
@@ -156,10 +157,11 @@ def test_pixels_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id
 def test_features_rewards_ends_and_scores_equal_the_slow_chain(engine: str, env_id: str) -> None:
     oracle = Oracle("features", *GAMES[env_id[-2:]])
     n_games, best = assert_same_play(gym.make(env_id, engine=engine), oracle, n_steps=3000, mistakes=0.05)
-    assert n_games >= 10 and best >= 5
+    assert n_games >= 10
+    assert best >= 5
 
 
-@pytest.mark.parametrize("frame_skip, flap_cooldown", [(1, 0), (1, 3), (2, 5), (3, 0), (5, 4)])
+@pytest.mark.parametrize(("frame_skip", "flap_cooldown"), [(1, 0), (1, 3), (2, 5), (3, 0), (5, 4)])
 def test_every_frame_skip_and_cooldown_equals_the_slow_chain(engine: str, frame_skip: int, flap_cooldown: int) -> None:
     env = FlappyBirdEnv(engine=engine, frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=120)
     oracle = Oracle("pixels", 120, flap_cooldown, frame_skip)
@@ -229,7 +231,8 @@ def test_sb3s_check_env_passes_without_a_warning(engine: str, env_id: str) -> No
 @pytest.mark.parametrize("env_id", IDS)
 def test_the_env_is_its_own_unwrapped(engine: str, env_id: str) -> None:
     env = gym.make(env_id, engine=engine)
-    assert type(env.unwrapped) is FlappyBirdEnv and env.unwrapped.unwrapped is env.unwrapped
+    assert type(env.unwrapped) is FlappyBirdEnv
+    assert env.unwrapped.unwrapped is env.unwrapped
     shape, dtype = ((84, 84, 1), np.uint8) if env_id in PIXELS else ((12,), np.float32)
     assert (env.observation_space.shape, env.observation_space.dtype) == (shape, dtype)
     assert env.action_space == gym.spaces.Discrete(2)
@@ -286,13 +289,13 @@ def test_the_time_limit_truncates_and_sb3_is_told_so(engine: str) -> None:
 
 
 @pytest.mark.fault(41)
-@pytest.mark.parametrize("env_id, max_episode_steps", list(zip(IDS, [10_000, 20_000, 10_000, 20_000], strict=True)))
+@pytest.mark.parametrize(("env_id", "max_episode_steps"), list(zip(IDS, [10_000, 20_000, 10_000, 20_000], strict=True)))
 def test_every_id_ends_after_40000_frames(env_id: str, max_episode_steps: int) -> None:
     assert gym.spec(env_id).max_episode_steps == max_episode_steps
     assert max_episode_steps * GAMES[env_id[-2:]][2] == 40_000
 
 
-@pytest.mark.parametrize("frame_skip, fps", [(4, 8), (2, 15), (1, 30), (100, 1)])
+@pytest.mark.parametrize(("frame_skip", "fps"), [(4, 8), (2, 15), (1, 30), (100, 1)])
 def test_render_fps_is_the_games_speed_in_steps(frame_skip: int, fps: int) -> None:
     """30 / 4 = 7.5, rounded to 8."""
     assert FlappyBirdEnv(frame_skip=frame_skip).metadata["render_fps"] == fps
@@ -366,7 +369,7 @@ BAD_STATES: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize("vec_env", [False, True])
-@pytest.mark.parametrize("spoil, error, message", BAD_STATES)
+@pytest.mark.parametrize(("spoil", "error", "message"), BAD_STATES)
 def test_what_is_no_state_is_an_error_and_changes_nothing(spoil: Any, error: Any, message: str, vec_env: bool) -> None:
     env: Any = FlappyVecEnv(1, "FlappyBirdFeatures-v0").envs[0] if vec_env else gym.make("FlappyBirdFeatures-v0")
     env.reset(seed=0)
@@ -393,12 +396,14 @@ def test_all_that_a_game_comes_to_is_a_state() -> None:
             heights.add(saved.state.player_y)
             env.set_state(saved)
             assert env.get_state() == saved
-    assert min(heights) < -80 and max(heights) == 381
+    assert min(heights) < -80
+    assert max(heights) == 381
     numpy_state = GameState(
         *(np.asarray(field) if isinstance(field, tuple) else np.asarray(field)[()] for field in saved.state)
     )
     env.set_state(saved._replace(state=numpy_state))
-    assert env.get_state() == saved and type(env.get_state().state.pipe_x) is tuple
+    assert env.get_state() == saved
+    assert type(env.get_state().state.pipe_x) is tuple
 
 
 @pytest.mark.parametrize("copy", [deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
@@ -493,7 +498,7 @@ class OnlyStep(gym.Wrapper):
 
 
 @pytest.mark.parametrize(
-    "flap_cooldown, actions, passed_on",
+    ("flap_cooldown", "actions", "passed_on"),
     [
         # A flap at frame t, the next one at t + flap_cooldown.
         (0, "111101", "111101"),
@@ -551,7 +556,8 @@ def test_a_flap_that_upstream_ignores_starts_the_cooldown() -> None:
     assert game._player_vel_y == 1  # ignored: gravity's 1, not a flap's -9
     for frame in range(1, 4):
         env.step(FLAP)
-        assert game._player_y > -48 and game._player_vel_y == 1 + frame
+        assert game._player_y > -48
+        assert game._player_vel_y == 1 + frame
     env.step(FLAP)
     assert game._player_vel_y == -9
 
@@ -563,7 +569,7 @@ def test_a_flap_that_upstream_ignores_starts_the_cooldown() -> None:
 @pytest.mark.parametrize("hide", [False, True])
 @pytest.mark.parametrize("truncates", [False, True])
 @pytest.mark.parametrize(
-    "frame_skip, n_frames, observations",
+    ("frame_skip", "n_frames", "observations"),
     [
         # Frames are observed as -1, -2, ... and a reset as 0, so that the earlier of two is the maximum, and a frame of an
         # earlier step or an empty one would be a greater one. Frames of the step that ends the episode in brackets.
@@ -592,7 +598,7 @@ def test_only_frames_of_this_step_are_pooled(
         assert steps[-1][2:4] == (not truncates, truncates)
 
 
-@pytest.mark.parametrize("n_frames, rewards", [(8, [30, 480]), (6, [30, 96])])
+@pytest.mark.parametrize(("n_frames", "rewards"), [(8, [30, 480]), (6, [30, 96])])
 def test_rewards_of_the_frames_played_are_summed(n_frames: int, rewards: list[int]) -> None:
     """Frame n gives 2**n: 2 + 4 + 8 + 16 = 30, 32 + 64 + 128 + 256 = 480, and 32 + 64 = 96 if it ends there."""
     env = FrameSkip(Recorder(n_frames), 4)
@@ -603,7 +609,7 @@ def test_rewards_of_the_frames_played_are_summed(n_frames: int, rewards: list[in
     assert env.unwrapped.actions == [FLAP] * n_frames  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("frame_skip, max_pool, n_observed", [(4, True, 2), (4, False, 1), (2, True, 2), (1, True, 1)])
+@pytest.mark.parametrize(("frame_skip", "max_pool", "n_observed"), [(4, True, 2), (4, False, 1), (2, True, 2), (1, True, 1)])
 def test_only_the_frames_that_are_used_are_observed(frame_skip: int, max_pool: bool, n_observed: int) -> None:
     recorder = Recorder()
     env = FrameSkip(FlapCooldown(recorder), frame_skip, max_pool)
@@ -622,7 +628,8 @@ def test_frame_skip_can_be_made_again_from_its_spec() -> None:
     env = FlapCooldown(FrameSkip(gym.make("CartPole-v1"), frame_skip=3), flap_cooldown=2)
     assert env.spec is not None
     again = gym.make(env.spec)
-    assert again.flap_cooldown == 2 and again.env.frame_skip == 3  # type: ignore[attr-defined]
+    assert again.flap_cooldown == 2
+    assert again.env.frame_skip == 3
 
 
 def test_max_pool_needs_arrays() -> None:
@@ -667,7 +674,9 @@ def test_rgb_array_is_upstreams_frame(engine: str, obs_type: str) -> None:
         env.step(action)
         oracle.step(action)
         frame = env.render()
-        assert frame is not None and frame.shape == (512, 288, 3) and frame.dtype == np.uint8
+        assert frame is not None
+        assert frame.shape == (512, 288, 3)
+        assert frame.dtype == np.uint8
         np.testing.assert_array_equal(frame, oracle.upstream.render())
         assert not np.shares_memory(frame, env.render())
 
@@ -775,7 +784,7 @@ def test_a_window_comes_back_after_another_program_quits_pygame(engine: str, dum
 
 
 @pytest.mark.parametrize(
-    "argument, value, remedy",
+    ("argument", "value", "remedy"),
     [
         ("obs_type", "lidar", "'pixels', 'features'"),
         ("engine", "unity", "'native', 'pygame'"),
@@ -819,7 +828,8 @@ def test_no_flaps_get_through_a_gap_below_the_least() -> None:
             states = {(y + v, v) for y, v in moves if 0 <= y + v <= room}
         return bool(states)
 
-    assert passable(MIN_PIPE_GAP) and not passable(MIN_PIPE_GAP - 1)
+    assert passable(MIN_PIPE_GAP)
+    assert not passable(MIN_PIPE_GAP - 1)
 
 
 @pytest.mark.parametrize("pipe_gap", [MIN_PIPE_GAP, MAX_PIPE_GAP])
@@ -887,7 +897,7 @@ def run_python(code: str) -> str:
 
 @pytest.mark.fault(40)
 @pytest.mark.parametrize(
-    "imports, prefix",
+    ("imports", "prefix"),
     [
         ("import sbx_flappy, flappy_bird_gymnasium", ""),
         ("import flappy_bird_gymnasium, sbx_flappy", ""),
@@ -937,7 +947,8 @@ def test_upstreams_own_arguments_get_upstreams_env(arguments: dict[str, Any]) ->
 
 def test_upstreams_env_is_endless_with_a_time_limit_of_minus_one() -> None:
     env = gym.make("FlappyBird-v0", use_lidar=True, max_episode_steps=-1)
-    assert env.spec is not None and env.spec.max_episode_steps is None
+    assert env.spec is not None
+    assert env.spec.max_episode_steps is None
 
 
 @pytest.mark.parametrize("ours", ["frame_skip", "flap_cooldown", "obs_type", "engine"])

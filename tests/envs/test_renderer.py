@@ -92,7 +92,8 @@ def choose(rng: np.random.Generator, kind: int, oracle: OracleSteps) -> int:
 
 
 def play_steps(n_steps: int, frame_skip: int, cooldown: int, options: dict[str, Any], seed: int = 3) -> tuple[int, int, int]:
-    """Play the native batch beside upstream's envs and compare everything, observations pixel by pixel.
+    """
+    Play the native batch beside upstream's envs and compare everything, observations pixel by pixel.
 
     :return: how many observations of running games were compared, how many last ones of games, and the highest score
     """

@@ -81,7 +81,8 @@ def test_everything_equals_dummy_vec_env(env_id: str, n_envs: int, tmp_path: Pat
     limit = 21 if env_id.endswith("v0") else 30
     ours, dummy = make_pair(env_id, n_envs, tmp_path, seed=3, env_kwargs={"max_episode_steps": limit})
     deaths, truncations = assert_same_steps(ours, dummy, n_steps=1200 // n_envs)
-    assert deaths > 10 and truncations > 1
+    assert deaths > 10
+    assert truncations > 1
     rows = monitor_rows(tmp_path / "ours")
     assert rows == monitor_rows(tmp_path / "dummy")
     assert sum(map(len, rows)) == deaths + truncations
@@ -100,7 +101,8 @@ def test_thousands_of_steps_equal_dummy_vec_env(env_id: str) -> None:
     deaths, truncations = assert_same_steps(
         *make_pair(env_id, 8, seed=11, env_kwargs={"max_episode_steps": 25}), n_steps=4000, flaps=0.2
     )
-    assert deaths > 500 and truncations > 20
+    assert deaths > 500
+    assert truncations > 20
 
 
 @pytest.fixture(params=["gymnasium", "rl_zoo3"])
@@ -125,7 +127,8 @@ def test_gymnasiums_and_rl_zoos_time_limit(limit: Any, monitored: bool, caplog: 
     for env in (ours, dummy):
         env.seed(1)
     _, truncations = assert_same_steps(ours, dummy, n_steps=100)
-    assert truncations > 50 and not caplog.records
+    assert truncations > 50
+    assert not caplog.records
     for env in (ours, dummy):
         env.env_method("set_wrapper_attr", "_max_episode_steps", 8)
     assert assert_same_steps(ours, dummy, n_steps=200, flaps=0.0)[0] > 50
@@ -206,13 +209,15 @@ def test_attributes_and_methods_are_the_envs() -> None:
     ours, dummy = make_pair("FlappyBird-v0", 3, seed=0)
     for env in (ours, dummy):
         env.set_attr("nickname", "bird", indices=[0, 2])
-    assert ours.get_attr("nickname", indices=[0, 2]) == ["bird", "bird"] and not ours.has_attr("nickname")
+    assert ours.get_attr("nickname", indices=[0, 2]) == ["bird", "bird"]
+    assert not ours.has_attr("nickname")
     for name in ("spec", "render_mode", "metadata", "observation_space"):
         assert ours.get_attr(name) == dummy.get_attr(name)
     for wrapper in (Monitor, gym.wrappers.OrderEnforcing, TimeAwareObservation):
         assert ours.env_is_wrapped(wrapper) == dummy.env_is_wrapped(wrapper)
     assert (ours.num_envs, ours.render_mode, ours.metadata) == (dummy.num_envs, dummy.render_mode, dummy.metadata)
-    assert ours.unwrapped is ours and len({id(env.unwrapped) for env in ours.envs}) == 3
+    assert ours.unwrapped is ours
+    assert len({id(env.unwrapped) for env in ours.envs}) == 3
 
 
 def test_rendering_shows_a_grid_of_the_games() -> None:
@@ -280,7 +285,7 @@ def halve(env: gym.Env) -> gym.Env:
 
 
 @pytest.mark.parametrize(
-    "make, reason",
+    ("make", "reason"),
     [
         (lambda number: halve(gym.make("FlappyBirdFeatures-v0")), "TransformReward is not known"),
         (lambda number: gym.make("FlappyBirdFeatures-v0", engine="pygame"), "not of the native engine"),
@@ -298,7 +303,8 @@ def test_what_is_not_known_is_stepped_one_by_one(
     with caplog.at_level(logging.WARNING, "sbx_flappy"):
         ours, dummy = FlappyVecEnv(functions), DummyVecEnv(functions)
     (record,) = caplog.records
-    assert "one by one" in record.message and reason in record.message
+    assert "one by one" in record.message
+    assert reason in record.message
     for env in (ours, dummy):
         env.seed(1)
     assert_same_steps(ours, dummy, n_steps=40)
@@ -394,7 +400,8 @@ def test_a_change_that_is_undone_lets_the_games_play_together_again(monkeypatch:
 def test_each_env_has_its_own_game_in_the_batch() -> None:
     env = FlappyVecEnv(2)
     games = [one.unwrapped.game for one in env.envs]
-    assert all(type(game) is SharedGame for game in games) and games[0].batch is games[1].batch
+    assert all(type(game) is SharedGame for game in games)
+    assert games[0].batch is games[1].batch
     assert type(gym.make("FlappyBird-v0").unwrapped.game) is NativeGame  # type: ignore[attr-defined]
 
 
@@ -507,4 +514,5 @@ def test_an_id_in_place_of_the_number_of_envs_is_answered_with_the_right_order()
 
 def test_its_words_name_the_number_and_the_env() -> None:
     words = repr(FlappyVecEnv(3, "FlappyBirdFeatures-v0"))
-    assert words.startswith("<FlappyVecEnv of 3 x <Monitor<") and "FlappyBirdFeatures-v0" in words
+    assert words.startswith("<FlappyVecEnv of 3 x <Monitor<")
+    assert "FlappyBirdFeatures-v0" in words

@@ -69,7 +69,8 @@ def assert_same_steps(ours: Any, sync: Any, n_steps: int, seed: Any = 3) -> tupl
 def test_everything_equals_sync_vector_env(env_id: str, mode: AutoresetMode) -> None:
     limit = 21 if env_id.endswith("v0") else 30
     deaths, truncations = assert_same_steps(*make_pair(env_id, 5, mode, max_episode_steps=limit), n_steps=200)
-    assert deaths > 10 and truncations > 0
+    assert deaths > 10
+    assert truncations > 0
 
 
 @pytest.mark.expensive
@@ -88,7 +89,8 @@ def test_death_in_the_step_of_the_time_limit(mode: AutoresetMode) -> None:
     for _ in range(8):
         result, expected = ours.step(np.zeros(2, int)), sync.step(np.zeros(2, int))
         np.testing.assert_equal(as_lists(result), as_lists(expected))
-    assert result[2].all() and result[3].all()
+    assert result[2].all()
+    assert result[3].all()
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
@@ -129,7 +131,8 @@ def test_games_that_end_together(n_ends: int) -> None:
     for count in range(1, 9):
         actions = np.where(np.arange(3) < n_ends, 0, count % 5 == 1)
         _, _, terminations, truncations, infos = env.step(actions)
-        assert not truncations.any() and terminations.any() == (count == 8)
+        assert not truncations.any()
+        assert terminations.any() == (count == 8)
     expected = np.arange(3) < n_ends
     np.testing.assert_array_equal(infos["_final_obs"], expected)
     np.testing.assert_array_equal(infos["_final_info"], expected)
@@ -142,12 +145,14 @@ def test_games_that_end_together(n_ends: int) -> None:
 def test_shapes_and_dtypes_are_those_of_the_spaces(env_id: str, n_envs: int) -> None:
     env = gym.make_vec(env_id, num_envs=n_envs)
     observations, _ = env.reset(seed=0)
-    assert env.num_envs == n_envs and observations in env.observation_space
+    assert env.num_envs == n_envs
+    assert observations in env.observation_space
     assert isinstance(env.action_space, gym.spaces.MultiDiscrete)
     for actions in (env.action_space.sample(), [int(env.single_action_space.sample()) for _ in range(n_envs)]):
         observations, rewards, terminations, truncations, _ = env.step(actions)
         assert observations in env.observation_space
-        assert rewards.dtype == np.float64 and terminations.dtype == truncations.dtype == np.bool_
+        assert rewards.dtype == np.float64
+        assert terminations.dtype == truncations.dtype == np.bool_
         assert rewards.shape == terminations.shape == truncations.shape == (n_envs,)
 
 
@@ -155,7 +160,8 @@ def test_shapes_and_dtypes_are_those_of_the_spaces(env_id: str, n_envs: int) -> 
 def test_the_autoreset_mode_is_in_the_metadata(mode: AutoresetMode) -> None:
     for given in (mode, mode.value):
         env = gym.make_vec("FlappyBird-v0", 2, autoreset_mode=given)
-        assert type(env) is FlappyVectorEnv and env.metadata["autoreset_mode"] is mode
+        assert type(env) is FlappyVectorEnv
+        assert env.metadata["autoreset_mode"] is mode
 
 
 @pytest.mark.parametrize("seed", [7, [4, 9, 4], [4, None, 2]])
@@ -190,7 +196,8 @@ def test_spaces_and_metadata_are_sync_vector_envs() -> None:
 
 def test_make_vec_takes_the_array_program_by_itself() -> None:
     env = gym.make_vec("FlappyBird-v1", 2)
-    assert type(env) is FlappyVectorEnv and env.max_episode_steps == 20_000
+    assert type(env) is FlappyVectorEnv
+    assert env.max_episode_steps == 20_000
     assert repr(env) == "FlappyVectorEnv(FlappyBird-v1, num_envs=2)"
     env.close()
     assert env.closed
@@ -304,11 +311,12 @@ def test_what_is_no_state_is_an_error_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, single", [({"engine": "pygame"}, FlappyBirdEnv), ({"use_lidar": False, "pipe_gap": 120}, UpstreamEnv)]
+    ("arguments", "single"), [({"engine": "pygame"}, FlappyBirdEnv), ({"use_lidar": False, "pipe_gap": 120}, UpstreamEnv)]
 )
 def test_other_games_are_gymnasiums_loop(arguments: dict[str, Any], single: type) -> None:
     env = gym.make_vec("FlappyBird-v0", 2, max_episode_steps=4, autoreset_mode="SameStep", **arguments)
-    assert type(env) is SyncVectorEnv and env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    assert type(env) is SyncVectorEnv
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     assert all(type(one.unwrapped) is single for one in env.envs)
     env.reset(seed=0)
     assert [bool(env.step(np.array([0, 0]))[3].any()) for _ in range(4)] == [False, False, False, True]
@@ -353,7 +361,8 @@ def test_time_limits_are_what_single_envs_take(limit: Any, engine: str) -> None:
     else:
         env = gym.make_vec(num_envs=2, **arguments)
         env.reset(seed=0)
-        assert limit is True and env.step(np.array([0, 0]))[3].all()
+        assert limit is True
+        assert env.step(np.array([0, 0]))[3].all()
 
 
 @pytest.mark.parametrize("engine", ["native", "pygame"])
@@ -366,7 +375,8 @@ def test_a_wrong_number_of_games_is_an_error(num_envs: Any, engine: str) -> None
 def test_true_is_one_game() -> None:
     for mode in ("sync", None):
         env = gym.make_vec("FlappyBirdFeatures-v0", True, vectorization_mode=mode)
-        assert env.num_envs == 1 and env.num_envs is not True
+        assert env.num_envs == 1
+        assert env.num_envs is not True
 
 
 @pytest.mark.parametrize("arguments", [{"copy": False}, {"observation_mode": "same"}, {"shared_memory": True}])
@@ -403,7 +413,7 @@ def test_without_autoreset_a_game_that_is_over_needs_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "mask, error",
+    ("mask", "error"),
     [
         ([True, True], TypeError),
         (np.array([1, 0]), TypeError),

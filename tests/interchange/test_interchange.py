@@ -121,7 +121,8 @@ def assert_same_state(ours: PPO, theirs: sb3.PPO) -> None:
     np.testing.assert_array_equal(ours.policy.parameters_to_vector(), theirs.policy.parameters_to_vector())
     assert list(ours.policy.state_dict()) == list(theirs.policy.state_dict())
     mine, other = moments(ours.policy.optimizer), moments(theirs.policy.optimizer)
-    assert mine.keys() == other.keys() and mine
+    assert mine.keys() == other.keys()
+    assert mine
     for name, value in mine.items():
         np.testing.assert_array_equal(value, other[name], err_msg=str(name))
     for name in (
@@ -146,7 +147,8 @@ def assert_same_state(ours: PPO, theirs: sb3.PPO) -> None:
 def test_to_torch_is_the_same_model_and_its_update_the_same(name: str) -> None:
     ours = make(PPO, name)
     theirs = ours.to_torch()
-    assert type(theirs) is sb3.PPO and type(theirs.policy).__module__.startswith("stable_baselines3")
+    assert type(theirs) is sb3.PPO
+    assert type(theirs.policy).__module__.startswith("stable_baselines3")
     assert_same_state(ours, theirs)
     assert_same_behaviour(ours, theirs)
     compare_updates(ours, theirs)
@@ -168,7 +170,8 @@ def compare_updates(ours: PPO, theirs: sb3.PPO) -> None:
     train_both(ours, theirs)
     difference = np.abs(ours.policy.parameters_to_vector() - theirs.policy.parameters_to_vector())
     # Adam divides by the root of the second moment, so that rounding shows where a gradient is almost zero
-    assert np.mean(difference < 1e-5) > 0.98 and difference.max() < 1e-3
+    assert np.mean(difference < 1e-5) > 0.98
+    assert difference.max() < 1e-3
     assert ours._n_updates == theirs._n_updates == 6
 
 
@@ -238,7 +241,8 @@ def test_learning_goes_on_at_once(direction: str) -> None:
     model = source.to_torch() if direction == "to" else PPO.from_torch(source)
     before, last_obs = source.policy.parameters_to_vector().copy(), source._last_obs.copy()
     model.learn(48, reset_num_timesteps=False)
-    assert model.num_timesteps == 96 and model._n_updates == 6
+    assert model.num_timesteps == 96
+    assert model._n_updates == 6
     assert source.num_timesteps == 48
     np.testing.assert_array_equal(source.policy.parameters_to_vector(), before)
     np.testing.assert_array_equal(source._last_obs, last_obs)
@@ -248,9 +252,11 @@ def test_from_torch_takes_the_arguments_of_load() -> None:
     theirs = make(sb3.PPO, "discrete")
     env = make_env(n_envs=3)
     ours = PPO.from_torch(theirs, env=env, seed=4, n_steps=16, batch_size=12, learning_rate=1e-2)
-    assert ours.env is env and (ours.seed, ours.n_envs, ours._last_obs) == (4, 3, None)
+    assert ours.env is env
+    assert (ours.seed, ours.n_envs, ours._last_obs) == (4, 3, None)
     ours.learn(48, reset_num_timesteps=False)
-    assert ours.num_timesteps == 96 and ours.policy.optimizer.param_groups[0]["lr"] == 1e-2
+    assert ours.num_timesteps == 96
+    assert ours.policy.optimizer.param_groups[0]["lr"] == 1e-2
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'n_step'\. Did you mean 'n_steps'"):
         PPO.from_torch(theirs, n_step=16)
 
@@ -260,7 +266,8 @@ def test_models_without_an_environment_have_none_afterwards() -> None:
     make(PPO, "discrete").save(file)
     file.seek(0)
     theirs = PPO.load(file).to_torch()
-    assert theirs.env is None and PPO.from_torch(theirs).env is None
+    assert theirs.env is None
+    assert PPO.from_torch(theirs).env is None
     theirs.predict(np.zeros(5, np.float32))
 
 
@@ -494,7 +501,8 @@ def test_rl_zoos_enjoy_plays_an_exported_agent_in_torch_and_in_jax(trained: Path
     in_torch = run_python("-m", "rl_zoo3.enjoy", *agent, cwd=trained)
     in_jax = run_python("-m", "rl_zoo3.enjoy", *agent, "--gym-packages", "sbx_flappy.zoo", cwd=trained)
     rewards = [[line for line in out.splitlines() if "Episode Reward" in line] for out in (in_torch, in_jax)]
-    assert rewards[0] and rewards[0] == rewards[1]
+    assert rewards[0]
+    assert rewards[0] == rewards[1]
     assert all("Loading running average" in out for out in (in_torch, in_jax))
 
 

@@ -413,9 +413,11 @@ def test_parameters_before_the_bad_minibatch_are_kept(observations: str) -> None
     np.random.seed(0)
     with pytest.raises(ValueError, match="invalid values"):
         theirs.train()
-    assert np.all(np.isfinite(steps[1])) and np.all(np.isnan(steps[2]))
+    assert np.all(np.isfinite(steps[1]))
+    assert np.all(np.isnan(steps[2]))
     difference = np.abs(ours.policy.parameters_to_vector() - steps[1])
-    assert np.mean(difference < 2e-5) > 0.98 and difference.max() < 3e-4
+    assert np.mean(difference < 2e-5) > 0.98
+    assert difference.max() < 3e-4
     assert ours._n_updates == 0
 
 

@@ -229,7 +229,8 @@ def test_same_seed_gives_torchs_run(name: str) -> None:
     for algorithm, note in zip((PPO, sb3.PPO), runs, strict=True):
         models.append(algorithm(policy_for(observations), make_env(observations, actions), **kwargs).learn(144, callback=note))
     ours, theirs = (np.array(note.actions) for note in runs)
-    assert ours.shape == theirs.shape and len(ours) == 72
+    assert ours.shape == theirs.shape
+    assert len(ours) == 72
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
     assert len(np.unique(ours)) > 1
     for key, tensor in models[1].policy.state_dict().items():

@@ -288,7 +288,8 @@ def test_box_actions_are_stored_as_sampled_and_stepped_within_bounds(squash_outp
         assert np.abs(stored).max() <= 1.0
         expected = space.low + 0.5 * (stored + 1.0) * (space.high - space.low)
     else:
-        assert np.any(stored > space.high) and np.any(stored < space.low)
+        assert np.any(stored > space.high)
+        assert np.any(stored < space.low)
         expected = np.clip(stored, space.low, space.high)
     np.testing.assert_allclose(np.array(stepped).reshape(24, 2, 2), expected, rtol=1e-6)
 
@@ -524,11 +525,13 @@ def test_locals_are_fresh_at_the_end_of_a_rollout() -> None:
         np.testing.assert_array_equal(names["new_obs"], model._last_obs)
         np.testing.assert_array_equal(names["dones"], model._last_episode_starts)
         assert names["n_steps"] == names["n_rollout_steps"] == 24
-        assert names["rollout_buffer"].full and np.any(names["rollout_buffer"].advantages != 0)
+        assert names["rollout_buffer"].full
+        assert np.any(names["rollout_buffer"].advantages != 0)
         ends.append(names["new_obs"].copy())
 
     make_model().learn(2 * ROLLOUT, callback=Recorder(see))
-    assert len(ends) == 2 and not np.array_equal(*ends)
+    assert len(ends) == 2
+    assert not np.array_equal(*ends)
 
 
 def test_hooks_come_in_the_order_of_sb3() -> None:
@@ -578,7 +581,8 @@ class AsTorchCodeDoes(BaseCallback):
         th.testing.assert_close(values, self.locals["values"])
         th.testing.assert_close(log_probs, self.locals["log_probs"])
         th.testing.assert_close(probabilities.sum(dim=1), th.ones(2))
-        assert entropy.shape == (2,) and policy.device == th.device("cpu")
+        assert entropy.shape == (2,)
+        assert policy.device == th.device("cpu")
         self.logger.record("mine/value", values.mean().item())
         self.seen += 1
         return True
@@ -708,7 +712,8 @@ def test_vec_normalize() -> None:
     env = VecNormalize(make_monitored(), gamma=0.9)
     model = make_model(env=env).learn(2 * ROLLOUT)
     assert model.get_vec_normalize_env() is env
-    assert env.obs_rms.count > 90 and np.all(np.isfinite(model.policy.parameters_to_vector()))
+    assert env.obs_rms.count > 90
+    assert np.all(np.isfinite(model.policy.parameters_to_vector()))
 
 
 def test_learn_returns_the_model_and_rounds_up_to_whole_rollouts() -> None:
@@ -735,7 +740,8 @@ def test_sb3s_buffer_class_becomes_ours_and_its_arguments_arrive() -> None:
 
     assert type(make_model(rollout_buffer_class=TorchRolloutBuffer).rollout_buffer) is RolloutBuffer
     model = make_model(rollout_buffer_class=Doubled, rollout_buffer_kwargs={"factor": 2.0})
-    assert type(model.rollout_buffer) is Doubled and model.rollout_buffer.factor == 2.0
+    assert type(model.rollout_buffer) is Doubled
+    assert model.rollout_buffer.factor == 2.0
     model.learn(ROLLOUT)
 
 

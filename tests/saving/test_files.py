@@ -116,7 +116,9 @@ def test_values_that_json_has_not_come_back(value: Any) -> None:
 def test_spaces_come_back_with_their_generators(space: spaces.Space) -> None:
     space.seed(3)
     back = round_trip(space)
-    assert back == space and back.dtype == space.dtype and back.shape == space.shape
+    assert back == space
+    assert back.dtype == space.dtype
+    assert back.shape == space.shape
     if not isinstance(space, spaces.Dict):
         np.testing.assert_array_equal(back.sample(), space.sample())
     else:
@@ -237,11 +239,13 @@ def test_safe_load_gives_what_load_gives_and_unpickles_nothing(
     loaded = PPO.load(tmp_path / "model", env=env)
     no_pickles()
     safe = PPO.load(tmp_path / "model", env=env, safe=True)
-    assert same(safe, loaded) and same(safe, model)
+    assert same(safe, loaded)
+    assert same(safe, model)
     assert set(safe.__dict__) == set(loaded.__dict__)
     assert (safe.num_timesteps, safe._n_updates, safe.seed, safe.n_epochs) == (96, model._n_updates, 1, 2)
     assert list(safe.ep_info_buffer) == list(model.ep_info_buffer)  # type: ignore[arg-type]
-    assert safe.observation_space == model.observation_space and safe.action_space == model.action_space
+    assert safe.observation_space == model.observation_space
+    assert safe.action_space == model.action_space
     for one in (safe, loaded):
         one.set_random_seed(5)
         one.learn(48, reset_num_timesteps=False)
@@ -313,7 +317,7 @@ class OwnPolicy(MlpPolicy):
 
 
 @pytest.mark.parametrize(
-    "name, policy, kwargs, replacement",
+    ("name", "policy", "kwargs", "replacement"),
     [
         ("learning_rate", "MlpPolicy", {"learning_rate": lambda p: 1e-3 * p}, 1e-3),
         ("clip_range", "MlpPolicy", {"clip_range": lambda p: 0.2}, 0.2),
@@ -370,7 +374,9 @@ def test_file_is_sb3s_and_holds_the_weights_once(tmp_path: Path) -> None:
     model = make_model("image").learn(48)
     model.save(tmp_path / "model")
     data, parameters, _ = load_from_zip_file(tmp_path / "model", device="cpu")
-    assert data is not None and data["n_steps"] == 24 and set(parameters) == {"policy", "policy.optimizer"}
+    assert data is not None
+    assert data["n_steps"] == 24
+    assert set(parameters) == {"policy", "policy.optimizer"}
     with zipfile.ZipFile(tmp_path / "model.zip") as archive:
         weights = archive.getinfo("policy.pth").file_size + archive.getinfo("policy.optimizer.pth").file_size
         rest = sum(entry.file_size for entry in archive.infolist()) - weights
@@ -595,7 +601,7 @@ def test_a_pickle_that_makes_bytes_of_nothing_is_refused(small: bytes, tmp_path:
         PPO.load(tmp_path / "bomb.zip")
 
 
-@pytest.mark.parametrize("kind, key", [("MT19937", "pos"), ("Philox", "buffer_pos")])
+@pytest.mark.parametrize(("kind", "key"), [("MT19937", "pos"), ("Philox", "buffer_pos")])
 def test_generators_with_impossible_positions_are_refused(kind: str, key: str) -> None:
     encode = Encoder()
     plain = encode(np.random.Generator(getattr(np.random, kind)(3)), "value")
@@ -645,7 +651,8 @@ def test_permissions_and_links_are_kept(tmp_path: Path) -> None:
     path.chmod(0o640)
     (tmp_path / "link.zip").symlink_to(path)
     model.save(tmp_path / "link")
-    assert (tmp_path / "link.zip").is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (tmp_path / "link.zip").is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert same(PPO.load(path), model)
 
 
@@ -661,7 +668,8 @@ def test_a_failed_save_leaves_the_previous_file(failing: str, tmp_path: Path, mo
     monkeypatch.setattr(files.os, failing, fail)
     with pytest.raises(OSError, match="No space left"):
         model.learn(48).save(tmp_path / "model")
-    assert (tmp_path / "model.zip").read_bytes() == before and os.listdir(tmp_path) == ["model.zip"]
+    assert (tmp_path / "model.zip").read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.zip"]
 
 
 def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path: Path) -> None:
@@ -709,7 +717,8 @@ def test_a_kill_at_any_moment_leaves_a_whole_file(how: str, tmp_path: Path) -> N
         command = [sys.executable, "-c", SAVER, str(tmp_path), how]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
-                assert process.stdout is not None and process.stdout.readline() == "ready\n"
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
                 for _ in range(10):  # the file that is there is whole while others are written
                     time.sleep(rng.random() * 0.05)
                     assert PPO.load(tmp_path / "model", safe=True).seed == 0

@@ -560,8 +560,10 @@ def test_a_copy_keeps_what_containers_are() -> None:
     copied = copy_plain(value, "it")
     np.testing.assert_equal(copied, value)
     assert [type(entry) for entry in copied.values()] == [type(entry) for entry in value.values()]
-    assert copied["a"].maxlen == 2 and copied["a"] is not value["a"]
-    assert copied["d"] is not value["d"] and copied["e"] is not value["e"]
+    assert copied["a"].maxlen == 2
+    assert copied["a"] is not value["a"]
+    assert copied["d"] is not value["d"]
+    assert copied["e"] is not value["e"]
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def test_loaded_model_is_the_saved_one_and_learns_on_alike(kind: str) -> None:
         each.set_random_seed(3)
         each.learn(2 * 48, reset_num_timesteps=False)
     np.testing.assert_array_equal(model.policy.parameters_to_vector(), loaded.policy.parameters_to_vector())
-    assert loaded.num_timesteps == 3 * 48 and loaded._n_updates == 9
+    assert loaded.num_timesteps == 3 * 48
+    assert loaded._n_updates == 9
 
 
 def test_model_saves_before_it_learned_anything() -> None:
@@ -131,14 +132,16 @@ def test_exclude_and_include() -> None:
 def test_lambdas_and_other_functions_are_saved() -> None:
     model = make_model(learning_rate=lambda remaining: 1e-3 * remaining, clip_range=lambda remaining: 0.1 + remaining)
     loaded = PPO.load(resave(model))
-    assert loaded.lr_schedule(0.5) == 5e-4 and loaded.clip_range(0.5) == 0.6
+    assert loaded.lr_schedule(0.5) == 5e-4
+    assert loaded.clip_range(0.5) == 0.6
 
 
 @pytest.mark.fault(27)
 def test_built_in_schedules_are_classes() -> None:
     model = make_model(learning_rate=1e-3, clip_range=0.3, clip_range_vf=0.4)
     for schedule in (model.lr_schedule, model.clip_range, model.clip_range_vf):
-        assert isinstance(schedule, FloatSchedule) and isinstance(schedule.value_schedule, ConstantSchedule)
+        assert isinstance(schedule, FloatSchedule)
+        assert isinstance(schedule.value_schedule, ConstantSchedule)
 
 
 def holds_code(file: io.BytesIO) -> bool:
@@ -155,7 +158,8 @@ def test_files_hold_no_byte_code_unless_the_user_gives_a_function() -> None:
     schedules = {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range": 0.3, "clip_range_vf": 0.4}
     policy_kwargs = {"activation_fn": th.nn.ReLU, "optimizer_class": th.optim.AdamW}
     model = make_model(**schedules, policy_kwargs=policy_kwargs).learn(48)
-    assert not holds_code(resave(model)) and not holds_code(resave(model, resumable=True))
+    assert not holds_code(resave(model))
+    assert not holds_code(resave(model, resumable=True))
     assert holds_code(resave(make_model(clip_range=lambda _: 0.2)))
 
 
@@ -214,7 +218,8 @@ def test_model_of_a_device_that_is_not_here_loads(tmp_path: Path) -> None:
 def test_cnn_policys_class_is_kept() -> None:
     policy_kwargs = {"features_extractor_kwargs": {"features_dim": 8}}
     loaded = PPO.load(resave(make_model("image", policy_kwargs=policy_kwargs)))
-    assert type(loaded.policy) is CnnPolicy and loaded.policy.features_dim == 8
+    assert type(loaded.policy) is CnnPolicy
+    assert loaded.policy.features_dim == 8
 
 
 # --- changes on loading -----------------------------------------------------------------------------------------------
@@ -226,14 +231,16 @@ def test_custom_objects_as_rl_zoos_enjoy_passes_them() -> None:
     custom_objects = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
     loaded = PPO.load(resave(model), custom_objects=custom_objects, device="auto", seed=0)
     np.testing.assert_array_equal(loaded.predict(OBS, deterministic=True)[0], model.predict(OBS, deterministic=True)[0])
-    assert loaded.learning_rate == 0.0 and loaded.clip_range(1.0) == 0.0
+    assert loaded.learning_rate == 0.0
+    assert loaded.clip_range(1.0) == 0.0
 
 
 @pytest.mark.fault(26)
 def test_keyword_arguments_change_the_model() -> None:
     model = make_model()
     changed = PPO.load(resave(model), env=make_env(), n_steps=12, batch_size=8, n_epochs=2, gamma=0.5, learning_rate=1e-2)
-    assert changed.rollout_buffer.buffer_size == 12 and changed.rollout_buffer.gamma == 0.5
+    assert changed.rollout_buffer.buffer_size == 12
+    assert changed.rollout_buffer.gamma == 0.5
     changed.set_logger(Recorder())
     changed.learn(24)
     assert changed.num_timesteps == 24
@@ -246,9 +253,11 @@ def test_keyword_arguments_change_the_model() -> None:
 def test_number_of_environments_may_change(n_envs: int) -> None:
     model = make_model().learn(48)
     loaded = PPO.load(resave(model), env=make_env(n_envs=n_envs), n_steps=48 // n_envs)
-    assert loaded._last_obs is None and loaded.n_envs == n_envs
+    assert loaded._last_obs is None
+    assert loaded.n_envs == n_envs
     loaded.learn(48)
-    assert loaded.rollout_buffer.n_envs == n_envs and loaded._last_obs.shape == (n_envs, 5)
+    assert loaded.rollout_buffer.n_envs == n_envs
+    assert loaded._last_obs.shape == (n_envs, 5)
 
 
 def test_last_observation_is_kept_when_the_reset_is_not_forced() -> None:
@@ -374,7 +383,8 @@ def test_file_of_torch_sb3_goes_on_as_it_would_there(kind: str) -> None:
     if kind not in ("cnn", "dict", "separate extractors"):  # tests/ppo/test_oracle.py updates these
         train_both(ours, theirs)
         difference = np.abs(ours.policy.parameters_to_vector() - theirs.policy.parameters_to_vector())
-        assert np.mean(difference < 2e-5) > 0.98 and difference.max() < 1e-3
+        assert np.mean(difference < 2e-5) > 0.98
+        assert difference.max() < 1e-3
 
 
 @pytest.mark.parametrize(

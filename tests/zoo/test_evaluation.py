@@ -71,7 +71,8 @@ def test_scores_are_those_of_the_episodes() -> None:
             counts[game] += 1
             if counts[game] <= 2:  # each game has its share of episodes
                 ended.append((infos[game]["score"], infos[game]["episode"]["r"], infos[game]["episode"]["l"]))
-    assert episodes.scores is not None and max(episodes.scores) > 0
+    assert episodes.scores is not None
+    assert max(episodes.scores) > 0
     assert list(zip(*(column.tolist() for column in episodes), strict=True)) == ended
 
 
@@ -257,7 +258,8 @@ def test_errors_of_an_evaluation_are_for_the_user(
     with pytest.raises(SystemExit, match="2"):
         evaluate([*agent, *arguments], "evaluate")
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("evaluate: error: ") and message in error
+    assert error.startswith("evaluate: error: ")
+    assert message in error
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip"])
@@ -329,7 +331,8 @@ def test_the_package_has_an_agent_of_each_id(env_id: str) -> None:
     env = FlappyVecEnv(4, env_id, max_episode_steps=600)
     env.seed(SEED)
     scores = evaluate_scores(model, env, 4).scores
-    assert scores is not None and np.median(scores) >= 20
+    assert scores is not None
+    assert np.median(scores) >= 20
 
 
 def test_the_agents_are_small() -> None:
@@ -397,4 +400,5 @@ def test_errors_of_an_export_are_for_the_user(
     with pytest.raises(SystemExit, match="2"):
         export(["--env", FEATURES, "-f", str(folder), "-o", str(tmp_path / "new"), *arguments], "export")
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("export: error: ") and message in error
+    assert error.startswith("export: error: ")
+    assert message in error

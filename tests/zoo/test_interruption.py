@@ -97,7 +97,9 @@ def test_an_interrupted_training_goes_on_as_if_it_had_never_stopped(
 def test_an_interrupted_demo_is_saved_and_says_how_to_go_on(tmp_path: Path) -> None:
     options = ["--env", ENV, "--seed", "3", "--eval-episodes", "1", *SETTINGS]
     output = run_signalled("rollout", "SIGTERM", "demo", *options, *LENGTH, cwd=tmp_path)
-    assert "Before training: score" in output and "After training" not in output and not list(tmp_path.rglob("*.mp4"))
+    assert "Before training: score" in output
+    assert "After training" not in output
+    assert not list(tmp_path.rglob("*.mp4"))
     command = next(line.split() for line in output.splitlines() if line.startswith("  sbx-flappy train "))
     output = run(CLI, *command[1:], "-n", "32", cwd=tmp_path)
     assert "Going on where the training was saved, from 64 to 96 time steps" in output

@@ -162,7 +162,8 @@ def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (5e-4, 0.2)
     checked = {"n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "clip_range", "policy_kwargs"}
     assert settings.keys() - checked == {"n_timesteps", "policy", "normalize", "monitor_kwargs"}
-    assert model.get_vec_normalize_env() is None and (logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0/vecnormalize.pkl").exists()
+    assert model.get_vec_normalize_env() is None
+    assert (logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0/vecnormalize.pkl").exists()
     assert "score" in (logs / "ppo_jax/FlappyBird-v0_1/0.monitor.csv").read_text().splitlines()[1]
 
 

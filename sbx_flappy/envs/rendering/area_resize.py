@@ -1,4 +1,5 @@
-"""OpenCV's ``resize(..., (84, 84), interpolation=INTER_AREA)`` in NumPy, bit by bit, and gymnasium's gray.
+"""
+OpenCV's ``resize(..., (84, 84), interpolation=INTER_AREA)`` in NumPy, bit by bit, and gymnasium's gray.
 
 The tables of the renderer are drawn with these, so that they need no cv2, and can shrink a part of a frame alone.
 """
@@ -9,7 +10,8 @@ from sbx_flappy.envs.constants import FRAME_SIZE, GRAY_WEIGHTS, SCREEN_HEIGHT, S
 
 
 def area_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which source pixels make up each target pixel, and with which weights: ``[taps, target]``, int64 and float32.
+    """
+    Return which source pixels make up each target pixel, and with which weights: ``[taps, target]``, int64 and float32.
 
     OpenCV's ``computeResizeAreaTab`` (modules/imgproc/src/resize.cpp). Unused taps have the weight 0.
 
@@ -37,7 +39,8 @@ ROW_TAPS = area_taps(SCREEN_HEIGHT, FRAME_SIZE)
 
 
 def shrink_columns(image: np.ndarray, first: int, last: int, offset: int = 0) -> np.ndarray:
-    """Return the columns ``first`` to ``last - 1`` of 84, float32 ``[..., last - first, 3]``, not rounded.
+    """
+    Return the columns ``first`` to ``last - 1`` of 84, float32 ``[..., last - first, 3]``, not rounded.
 
     :param image: uint8 ``[..., width, 3]``, whose first column is the column ``offset`` of 288
     """
@@ -50,7 +53,8 @@ def shrink_columns(image: np.ndarray, first: int, last: int, offset: int = 0) ->
 
 
 def shrink_rows(rows: np.ndarray, index: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return sums of rows, float32 ``[..., n, width, 3]``, not rounded.
+    """
+    Return sums of rows, float32 ``[..., n, width, 3]``, not rounded.
 
     :param rows: float32 ``[..., height, width, 3]``, what :func:`shrink_columns` returns
     :param index: rows that make up a new one, int ``[taps, n]``
@@ -63,7 +67,8 @@ def shrink_rows(rows: np.ndarray, index: np.ndarray, weight: np.ndarray) -> np.n
 
 
 def to_gray(sums: np.ndarray) -> np.ndarray:
-    """Return gray values, uint8 ``[...]``: rounded to uint8 as OpenCV does, then gymnasium's ``GrayscaleObservation``.
+    """
+    Return gray values, uint8 ``[...]``: rounded to uint8 as OpenCV does, then gymnasium's ``GrayscaleObservation``.
 
     :param sums: red, green, blue from 0 to 255, float32 ``[..., 3]``
     """
@@ -75,7 +80,8 @@ def to_gray(sums: np.ndarray) -> np.ndarray:
 
 
 def shrink(frame: np.ndarray) -> np.ndarray:
-    """Return a whole frame, small and gray, uint8 ``[..., 84, 84]``.
+    """
+    Return a whole frame, small and gray, uint8 ``[..., 84, 84]``.
 
     :param frame: red, green, blue, uint8 ``[..., 512, 288, 3]``
     """

@@ -1,4 +1,5 @@
-"""The bird as the renderer lays it upon a frame: patches of 12 x 13 gray pixels, one per rotation, wing and height.
+"""
+The bird as the renderer lays it upon a frame: patches of 12 x 13 gray pixels, one per rotation, wing and height.
 
 A patch shows the bird upon the frame without pipes, and tells for each pixel how much of it the bird covers.
 """
@@ -23,7 +24,8 @@ COVERED, COVERED_IN_PART, UNCOVERED = 0, 1, -2
 
 
 def _bare_frame(sprites: Sprites, phase: int) -> np.ndarray:
-    """Return a frame of background and ground, uint8 ``[512, 288, 3]``.
+    """
+    Return a frame of background and ground, uint8 ``[512, 288, 3]``.
 
     :param phase: of the ground
     """
@@ -33,7 +35,8 @@ def _bare_frame(sprites: Sprites, phase: int) -> np.ndarray:
 
 
 def _patch_columns(image: np.ndarray) -> np.ndarray:
-    """Return the columns of the patch, shrunk, float32 ``[..., 13, 3]``.
+    """
+    Return the columns of the patch, shrunk, float32 ``[..., 13, 3]``.
 
     :param image: from the patch's first column on, uint8 ``[..., 46, 3]``
     """
@@ -41,7 +44,8 @@ def _patch_columns(image: np.ndarray) -> np.ndarray:
 
 
 def patch_row(player_y: np.ndarray) -> np.ndarray:
-    """Return the row of the small frame in which the bird begins, 0 to 62; its patch begins two rows above.
+    """
+    Return the row of the small frame in which the bird begins, 0 to 62; its patch begins two rows above.
 
     :param player_y: pixels, int ``[...]``
     """
@@ -49,7 +53,8 @@ def patch_row(player_y: np.ndarray) -> np.ndarray:
 
 
 def height_index(player_y: np.ndarray, phase: np.ndarray) -> np.ndarray:
-    """Return which of the 524 patches of a rotation and wing belongs to a height, int ``[...]``.
+    """
+    Return which of the 524 patches of a rotation and wing belongs to a height, int ``[...]``.
 
     :param player_y: pixels, -42 to 381, int ``[...]``
     :param phase: of the ground, which matters only to a low bird ``[...]``
@@ -59,7 +64,8 @@ def height_index(player_y: np.ndarray, phase: np.ndarray) -> np.ndarray:
 
 
 def _patch_taps(player_y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows of the game make up the rows of patches, and their weights: ``[8, n, 12]``, 0 outside the frame.
+    """
+    Return which rows of the game make up the rows of patches, and their weights: ``[8, n, 12]``, 0 outside the frame.
 
     :param player_y: pixels, int ``[n]``
     """
@@ -91,7 +97,8 @@ def draw_birds(sprites: Sprites) -> np.ndarray:
 
 
 def _bird_lines(sprite: Sprite, canvas: np.ndarray) -> np.ndarray:
-    """Return each line of the bird upon each kind of background, columns shrunk, float32 ``[height, kinds, 13, 3]``.
+    """
+    Return each line of the bird upon each kind of background, columns shrunk, float32 ``[height, kinds, 13, 3]``.
 
     :param canvas: the kinds of lines of the background, uint8 ``[kinds, 46, 3]``
     """
@@ -111,7 +118,8 @@ def _bird_patches(
     phase: np.ndarray,
     taps: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """Return the bird at each height upon the bare frame, uint8 ``[n, 12, 13]``.
+    """
+    Return the bird at each height upon the bare frame, uint8 ``[n, 12, 13]``.
 
     :param lines: see :func:`_bird_lines`
     :param kind_of_row: which kind of line each row of the bare frames is, int ``[6 * 512]``
@@ -133,7 +141,8 @@ def _bird_patches(
 
 
 def _covers(sprite: Sprite, player_y: np.ndarray, taps: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return how much of each pixel the bird covers: COVERED, COVERED_IN_PART or UNCOVERED, int8 ``[n, 12, 13]``.
+    """
+    Return how much of each pixel the bird covers: COVERED, COVERED_IN_PART or UNCOVERED, int8 ``[n, 12, 13]``.
 
     :param player_y: heights, int ``[n]``
     :param taps: see :func:`_patch_taps`

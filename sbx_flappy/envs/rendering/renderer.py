@@ -1,4 +1,5 @@
-"""84x84 gray frames straight from the state, without pygame and cv2: upstream's frames, pixel by pixel.
+"""
+84x84 gray frames straight from the state, without pygame and cv2: upstream's frames, pixel by pixel.
 
 What is shown is upstream's "rgb_array" frame, resized to 84x84 by area and then turned to gray, in that order, or the maximum
 of two successive ones. A frame is gathered from the rows of :mod:`.tables` in one go, and the bird laid upon it. The few
@@ -40,7 +41,8 @@ MIXED, GROUND = GROUND_FIRST * N_CELLS, (GROUND_FIRST + 1) * N_CELLS
 
 
 class Frames(NamedTuple):
-    """What the renderer needs to know of F successive frames of N games.
+    """
+    What the renderer needs to know of F successive frames of N games.
 
     :param player_y: pixels, not above -42, int32 ``[F, N]``
     :param bird: rotation and wing, 0 to 113, int32 ``[F, N]``
@@ -55,7 +57,8 @@ class Frames(NamedTuple):
 
 
 class Renderer:
-    """Draws the frames of ``n_envs`` games into arrays of the caller.
+    """
+    Draws the frames of ``n_envs`` games into arrays of the caller.
 
     :param n_envs: number of games
     :param pipe_gap: height of the gaps, pixels
@@ -95,7 +98,8 @@ class Renderer:
         return Renderer, (self.n_envs, *self._options)
 
     def draw(self, state: GameState, out: np.ndarray) -> None:
-        """Draw a frame of each game.
+        """
+        Draw a frame of each game.
 
         :param state: fields ``[n_envs]``, pipes ``[3, n_envs]``
         :param out: uint8 ``[n_envs, 84, 84, 1]``, contiguous; overwritten
@@ -103,7 +107,8 @@ class Renderer:
         self._draw((state,), self._single, out)
 
     def draw_pooled(self, before: GameState, after: GameState, pooled: np.ndarray, out: np.ndarray) -> None:
-        """Draw the maximum of two successive frames of each game, or one frame.
+        """
+        Draw the maximum of two successive frames of each game, or one frame.
 
         :param before: state before the last frame, fields ``[n_envs]``, pipes ``[3, n_envs]``
         :param after: state after it
@@ -113,14 +118,16 @@ class Renderer:
         self._draw((before, after), pooled.astype(np.intp), out)
 
     def _draw(self, states: tuple[GameState, ...], pooled: np.ndarray, out: np.ndarray) -> None:
-        """Draw one frame of each game or two.
+        """
+        Draw one frame of each game or two.
 
         :param pooled: 0 or 1, int64 ``[n_envs]``
         """
         self.draw_frames(self._read(states), pooled, out)
 
     def draw_frames(self, frames: Frames, pooled: np.ndarray, out: np.ndarray) -> None:
-        """Draw one frame of each game or two, given what the renderer needs to know of them.
+        """
+        Draw one frame of each game or two, given what the renderer needs to know of them.
 
         :param pooled: 0 or 1, int64 ``[n_envs]``; 0 where the two frames are the same, or where there is one
         :param out: uint8 ``[n_envs, 84, 84, 1]``, contiguous; overwritten
@@ -142,7 +149,8 @@ class Renderer:
         return Frames(player_y, bird, pipe_key, ground_x)
 
     def _draw_scene(self, frames: Frames, phase: np.ndarray, pooled: np.ndarray, out: np.ndarray) -> None:
-        """Draw background, pipes and ground.
+        """
+        Draw background, pipes and ground.
 
         :param phase: of the ground after the last frame, int ``[n_envs]``
         :param pooled: 0 or 1, int64 ``[n_envs]``
@@ -159,7 +167,8 @@ class Renderer:
         tables.rows.take(index, axis=0, out=out.reshape(*index.shape, CELL_WIDTH), mode="clip")
 
     def _draw_birds(self, frames: Frames, phase: np.ndarray, out: np.ndarray) -> None:
-        """Replace the window around the bird by the maximum of what the frames show there.
+        """
+        Replace the window around the bird by the maximum of what the frames show there.
 
         :param phase: of the ground, int ``[F, n_envs]``
         """
@@ -187,7 +196,8 @@ class Renderer:
         windows[self._games, top] = seen[0] if len(seen) == 1 else np.maximum(seen[0], seen[1])
 
     def _window_scene(self, frames: Frames, top: np.ndarray, phase: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what each frame shows behind the bird, and where it is not what the bird was drawn upon.
+        """
+        Return what each frame shows behind the bird, and where it is not what the bird was drawn upon.
 
         :param top: first row of the window, int ``[n_envs]``
         :param phase: of the ground, int ``[F, n_envs]``
@@ -207,7 +217,8 @@ class Renderer:
         return np.ascontiguousarray(seen), touched
 
     def _window_ground(self, index: np.ndarray, top: np.ndarray, phase: np.ndarray) -> None:
-        """Set the row numbers of windows that reach down to the ground, in place.
+        """
+        Set the row numbers of windows that reach down to the ground, in place.
 
         :param index: int64 ``[F, n_envs, 10, 2]``
         :param top: first row of the window, int ``[n_envs]``
@@ -219,7 +230,8 @@ class Renderer:
         np.copyto(index, ground, where=(rows > GROUND_FIRST)[:, :, None])
 
     def _repaint(self, frames: Frames, top: np.ndarray, wanted: np.ndarray, seen: np.ndarray) -> None:
-        """Draw single pixels of the windows anew, in place.
+        """
+        Draw single pixels of the windows anew, in place.
 
         :param top: first row of the window, int ``[n_envs]``
         :param wanted: where, int8 ``[F, n_envs, 10, 13]``
@@ -241,7 +253,8 @@ class Renderer:
 
 
 def ground_phase(ground_x: np.ndarray) -> np.ndarray:
-    """Return the phase of the ground's pattern, 0 to 5, int ``[...]``.
+    """
+    Return the phase of the ground's pattern, 0 to 5, int ``[...]``.
 
     :param ground_x: left end of the ground, pixels ``[...]``
     """

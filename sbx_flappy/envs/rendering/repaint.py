@@ -1,4 +1,5 @@
-"""Single pixels of the small frame, put together from the colours of the game's own pixels.
+"""
+Single pixels of the small frame, put together from the colours of the game's own pixels.
 
 Exact and slow; the renderer asks for the few pixels that its tables do not hold.
 """
@@ -21,7 +22,8 @@ _ROWS, _ROW_WEIGHTS = np.where(ROW_TAPS[1] > 0, ROW_TAPS[0], ROW_TAPS[0][:1]), R
 
 
 class Scene(NamedTuple):
-    """What there is to see in the frame of each of K pixels. Integers ``[K]``.
+    """
+    What there is to see in the frame of each of K pixels. Integers ``[K]``.
 
     :param player_y: pixels; 381 stands for 380
     :param bird: rotation and wing, 0 to 113
@@ -38,7 +40,8 @@ class Scene(NamedTuple):
 
 
 def repaint(tables: Tables, scene: Scene, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return the gray values of pixels, uint8 ``[K]``.
+    """
+    Return the gray values of pixels, uint8 ``[K]``.
 
     :param tables: of which ``colors`` and ``covers`` are used
     :param scene: in the frame of each pixel
@@ -59,7 +62,8 @@ def repaint(tables: Tables, scene: Scene, row: np.ndarray, column: np.ndarray) -
 
 
 def _pipe(scene: Scene, y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of a pipe's colours and where it may be, int and bool ``[8, 5, K]``.
+    """
+    Return the numbers of a pipe's colours and where it may be, int and bool ``[8, 5, K]``.
 
     The pipes are too far apart for a pixel to show both.
 

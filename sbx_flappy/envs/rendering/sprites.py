@@ -1,4 +1,5 @@
-"""Upstream's sprites as arrays, and full-size frames drawn with them for people.
+"""
+Upstream's sprites as arrays, and full-size frames drawn with them for people.
 
 The sprites are those of the installed flappy-bird-gymnasium, read with pygame (``flappy_bird_gymnasium/envs/utils.py``); the
 order of drawing is that of ``_draw_surface`` in ``flappy_bird_env.py``. Frames equal upstream's pixel by pixel.
@@ -17,7 +18,8 @@ N_WINGS = 3
 
 
 class Sprite(NamedTuple):
-    """An image and where it covers what lies below.
+    """
+    An image and where it covers what lies below.
 
     :param pixels: red, green, blue, uint8 ``[height, width, 3]``
     :param mask: bool ``[height, width]``
@@ -28,7 +30,8 @@ class Sprite(NamedTuple):
 
 
 class Sprites(NamedTuple):
-    """All images of a choice of colours.
+    """
+    All images of a choice of colours.
 
     :param background: uint8 ``[512, 288, 3]``
     :param ground: 112 x 336
@@ -45,7 +48,8 @@ class Sprites(NamedTuple):
 
 
 def _to_sprite(surface: Any) -> Sprite:
-    """Return a pygame surface as arrays: what two blits, onto black and onto white, have in common is the image.
+    """
+    Return a pygame surface as arrays: what two blits, onto black and onto white, have in common is the image.
 
     :param surface: of any depth, whose pixels are opaque or absent
     """
@@ -62,7 +66,8 @@ def _to_sprite(surface: Any) -> Sprite:
 
 @cache
 def load_sprites(bird_color: str, pipe_color: str, background: str | None) -> Sprites:
-    """Return upstream's sprites.
+    """
+    Return upstream's sprites.
 
     :param bird_color: "yellow", "blue" or "red"
     :param pipe_color: "green" or "red"
@@ -85,7 +90,8 @@ def load_sprites(bird_color: str, pipe_color: str, background: str | None) -> Sp
 
 
 def rotation_index(rotation: Array) -> Array:
-    """Return which of the 38 rotations on show belongs to the bird's rotation, int ``[...]``.
+    """
+    Return which of the 38 rotations on show belongs to the bird's rotation, int ``[...]``.
 
     :param rotation: degrees, 45 - 3k ``[...]``
     """
@@ -93,7 +99,8 @@ def rotation_index(rotation: Array) -> Array:
 
 
 def visible_rotation(index: int) -> int:
-    """Return the degrees of one of the 38 rotations on show: 20, 18, 15, ... -90.
+    """
+    Return the degrees of one of the 38 rotations on show: 20, 18, 15, ... -90.
 
     :param index: see :func:`rotation_index`
     """
@@ -101,7 +108,8 @@ def visible_rotation(index: int) -> int:
 
 
 def paste(canvas: np.ndarray, sprite: Sprite, x: int, y: int) -> None:
-    """Draw a sprite in place, cut off at the edges.
+    """
+    Draw a sprite in place, cut off at the edges.
 
     :param canvas: uint8 ``[height, width, 3]``
     :param x: pixels from the left edge
@@ -117,7 +125,8 @@ def paste(canvas: np.ndarray, sprite: Sprite, x: int, y: int) -> None:
 
 
 def draw_pipe(canvas: np.ndarray, sprites: Sprites, x: int, gap_top: int, pipe_gap: int) -> None:
-    """Draw an upper and a lower pipe in place.
+    """
+    Draw an upper and a lower pipe in place.
 
     :param canvas: uint8 ``[height, width, 3]``
     :param x: left end, pixels
@@ -129,7 +138,8 @@ def draw_pipe(canvas: np.ndarray, sprites: Sprites, x: int, gap_top: int, pipe_g
 
 
 def draw_frame(state: GameState, sprites: Sprites, pipe_gap: int, show_score: bool = False) -> np.ndarray:
-    """Return a full-size frame, uint8 ``[512, 288, 3]``: what upstream's "rgb_array" shows, with the score what "human" shows.
+    """
+    Return a full-size frame, uint8 ``[512, 288, 3]``: what upstream's "rgb_array" shows, with the score what "human" shows.
 
     :param state: one game, fields without batch axes (pipes ``[3]``)
     :param sprites: see :func:`load_sprites`
@@ -148,7 +158,8 @@ def draw_frame(state: GameState, sprites: Sprites, pipe_gap: int, show_score: bo
 
 
 def _draw_score(canvas: np.ndarray, sprites: Sprites, score: int) -> None:
-    """Draw the score in place, centred, a tenth below the upper edge; upstream's ``_draw_score``.
+    """
+    Draw the score in place, centred, a tenth below the upper edge; upstream's ``_draw_score``.
 
     :param canvas: uint8 ``[512, 288, 3]``
     """

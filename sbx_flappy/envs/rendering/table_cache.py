@@ -1,4 +1,5 @@
-"""Where the renderer's tables are kept: in memory, and as a file per choice of options in the user's cache folder.
+"""
+Where the renderer's tables are kept: in memory, and as a file per choice of options in the user's cache folder.
 
 The environment variable SBX_FLAPPY_CACHE_DIR names another folder; set to nothing, no file is read or written.
 
@@ -28,7 +29,8 @@ MAX_WRITING_SECONDS = 3600  # a file that is older was left by a process that wa
 
 @lru_cache(maxsize=4)
 def get_tables(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Tables:
-    """Return the tables, shared by all renderers of the process with the same options; read-only.
+    """
+    Return the tables, shared by all renderers of the process with the same options; read-only.
 
     :param bird_color: "yellow", "blue" or "red"
     :param pipe_color: "green" or "red"
@@ -47,7 +49,8 @@ def get_tables(bird_color: str, pipe_color: str, background: str | None, pipe_ga
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for this package's files: ``SBX_FLAPPY_CACHE_DIR``, else one in ``XDG_CACHE_HOME`` or the platform's.
+    """
+    Return the folder for this package's files: ``SBX_FLAPPY_CACHE_DIR``, else one in ``XDG_CACHE_HOME`` or the platform's.
 
     :return: ``None`` if ``SBX_FLAPPY_CACHE_DIR`` is set to nothing, or if the user has no home
     """
@@ -67,7 +70,8 @@ def cache_folder() -> Path | None:
 
 
 def table_path(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Path | None:
-    """Return the file of these options, or ``None`` without a folder, drawn by these versions of what the tables depend on.
+    """
+    Return the file of these options, or ``None`` without a folder, drawn by these versions of what the tables depend on.
 
     cv2 is not among them: its resizing is done by :mod:`.area_resize`.
     """
@@ -87,7 +91,8 @@ def _version(package: str) -> str:
 
 
 def read_tables(path: Path) -> Tables | None:
-    """Return the tables of a file, or ``None`` if there is none or it is damaged.
+    """
+    Return the tables of a file, or ``None`` if there is none or it is damaged.
 
     :param path: see :func:`table_path`
     """
@@ -99,7 +104,8 @@ def read_tables(path: Path) -> Tables | None:
 
 
 def write_tables(path: Path, tables: Tables) -> None:
-    """Write a file in one go, or do nothing where that is impossible.
+    """
+    Write a file in one go, or do nothing where that is impossible.
 
     :param path: see :func:`table_path`
     """

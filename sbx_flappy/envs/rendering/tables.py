@@ -1,4 +1,5 @@
-"""The pieces of which the renderer puts together its 84x84 gray frames, drawn once and kept in the user's cache folder.
+"""
+The pieces of which the renderer puts together its 84x84 gray frames, drawn once and kept in the user's cache folder.
 
 A frame is cut into *cells*, 4 columns of 21 pixels (72 pixels of the game each), and each cell into rows of 21 bytes. No
 cell ever shows two pipes, so what a cell shows above the ground depends on one pipe's place and gap. All rows lie in one
@@ -37,7 +38,8 @@ BIRD_COLORS = PIPE_COLORS + PIPE_LINES * c.PIPE_WIDTH
 
 
 class Tables(NamedTuple):
-    """What the renderer reads.
+    """
+    What the renderer reads.
 
     :param rows: all rows of all cells, first those that are not pooled, uint8 ``[n_rows, 21]``
     :param touched: 1 where a row that is not pooled differs from that of the frame without pipes, int8 ``[n, 21]``
@@ -64,7 +66,8 @@ class Tables(NamedTuple):
 
 
 def build_tables(sprites: Sprites, pipe_gap: int) -> Tables:
-    """Return the tables of a choice of colours and gap; takes about 3 seconds.
+    """
+    Return the tables of a choice of colours and gap; takes about 3 seconds.
 
     :param sprites: see :func:`~sbx_flappy.envs.rendering.sprites.load_sprites`
     :param pipe_gap: height of the gaps, pixels
@@ -84,7 +87,8 @@ def build_tables(sprites: Sprites, pipe_gap: int) -> Tables:
 
 
 class Cell(NamedTuple):
-    """What a cell shows down to the row with pipes and ground.
+    """
+    What a cell shows down to the row with pipes and ground.
 
     :param gray: uint8 ``[..., 72, 21]``
     :param touched: whether it differs from the cell without pipes, bool ``[..., 72, 21]``
@@ -103,7 +107,8 @@ class _RowTable:
         self._size = 0
 
     def add(self, gray: np.ndarray, touched: np.ndarray | None = None) -> int:
-        """Append rows and return the number of the first.
+        """
+        Append rows and return the number of the first.
 
         :param gray: uint8 ``[..., 21]``
         :param touched: bool ``[..., 21]``; ``None`` for pooled rows, which come last
@@ -131,7 +136,8 @@ def _shrunk_ground(sprites: Sprites) -> np.ndarray:
 
 
 def _cell_sums(above: np.ndarray, ground: np.ndarray) -> np.ndarray:
-    """Return the colours of cells down to the row with pipes and ground, float32 ``[..., 72, 21, 3]``.
+    """
+    Return the colours of cells down to the row with pipes and ground, float32 ``[..., 72, 21, 3]``.
 
     :param above: what is above the ground, columns shrunk, float32 ``[..., 404, 21, 3]``
     :param ground: the ground of each phase there, float32 ``[6, 108, 21, 3]``
@@ -149,7 +155,8 @@ def _cell_sums(above: np.ndarray, ground: np.ndarray) -> np.ndarray:
 
 
 def _to_cell(sums: np.ndarray, plain: np.ndarray) -> Cell:
-    """Return a cell from its colours.
+    """
+    Return a cell from its colours.
 
     :param sums: float32 ``[..., 72, 21, 3]``
     :param plain: those of the cell without pipes, float32 ``[72, 21, 3]``
@@ -177,7 +184,8 @@ def _draw_cells(sprites: Sprites, pipe_gap: int) -> tuple[list[Cell], list[dict[
 
 
 def _pipe_strips(sprites: Sprites, background: np.ndarray, x: int, pipe_gap: int) -> np.ndarray:
-    """Return a cell with a pipe of each gap at full size, uint8 ``[8, 404, 72, 3]``.
+    """
+    Return a cell with a pipe of each gap at full size, uint8 ``[8, 404, 72, 3]``.
 
     :param background: uint8 ``[404, 72, 3]``
     :param x: left end of the pipe, from the cell's
@@ -189,7 +197,8 @@ def _pipe_strips(sprites: Sprites, background: np.ndarray, x: int, pipe_gap: int
 
 
 def _pool(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return the maximum of two frames' cells, uint8 ``[..., 72, 21]``; in the last rows the phase is that after the frame.
+    """
+    Return the maximum of two frames' cells, uint8 ``[..., 72, 21]``; in the last rows the phase is that after the frame.
 
     :param before: uint8 ``[..., 72, 21]``
     :param after: uint8 ``[..., 72, 21]``
@@ -235,7 +244,8 @@ def _ground_sums(sprites: Sprites) -> np.ndarray:
 
 
 def _ground_numbers(first: int) -> np.ndarray:
-    """Return the numbers of these rows, int64 ``[6, 17, 4]``.
+    """
+    Return the numbers of these rows, int64 ``[6, 17, 4]``.
 
     :param first: of them
     """
