@@ -22,6 +22,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphin
 exclude_patterns: list[str] = []
 myst_heading_anchors = 3
 
+toc_object_entries = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False
@@ -32,6 +33,8 @@ autodoc_type_aliases = {"Array": "Array", "PyTree": "PyTree"}
 html_theme = "sphinx_rtd_theme"
 html_title = f"sbx_flappy {version}"
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 
 
 def resolve_links(text: str, page: Path) -> str:
