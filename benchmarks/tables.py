@@ -120,17 +120,18 @@ def first_checkpoints(curves: list[list[Row]], mark: int) -> str:
 
 def learning() -> str:
     """Return how fast the trainings of several seeds learnt, and where they ended."""
-    header = ["environment", "algorithm", "seeds", *(f"{mark:,} pipes" for mark in MARKS), "at the end, each seed", "time"]
+    header = ["environment", "algorithm", "seeds", *(f"{mark:,} pipes" for mark in MARKS), "at the end", "each seed", "time"]
     rows = []
     for env_id in ENV_IDS:
         for (algo, _), curves in sorted(read_curves(env_id).items(), key=lambda item: item[0][0] != "ppo_jax"):
             if len(curves) == 1:
                 continue
-            ends = ", ".join(f"{float(curve[-1]['mean']):,.0f}" for curve in curves)
+            ends = [float(curve[-1]["mean"]) for curve in curves]
+            each = ", ".join(f"{end:,.0f}" for end in ends)
             minutes = [float(curve[-1]["seconds"]) / 60 for curve in curves]
             time = span(minutes, "min", 1 if max(minutes) < 10 else 0)
             marks = [first_checkpoints(curves, mark) for mark in MARKS]
-            rows.append([f"`{env_id}`", LABELS[algo], str(len(curves)), *marks, ends, time])
+            rows.append([f"`{env_id}`", LABELS[algo], str(len(curves)), *marks, f"{statistics.fmean(ends):,.0f}", each, time])
     return to_markdown(header, rows)
 
 
@@ -204,7 +205,8 @@ def commands() -> str:
     rows = []
     for task in measured["tasks"]:
         runs = "; ".join(f"{run['sbx_flappy']:.2f} s vs. {run['torch']:.2f} s, ratio {run['ratio']}" for run in task["runs"])
-        rows.append([f"{task['task']} ({task['details']})", f"`{task['command']}`", runs])
+        busy = f"; beside two other trainings {task['busy_ratio']}" if "busy_ratio" in task else ""
+        rows.append([f"{task['task']} ({task['details']})", f"`{task['command']}`", runs + busy])
     trainings = measured["trainings"]
     figures = f"{trainings['sbx_flappy']:,} vs. {trainings['torch']:,} steps/s, ratio of the times {trainings['ratio']}"
     rows.append([trainings["task"], f"`{trainings['command']}`", figures])
