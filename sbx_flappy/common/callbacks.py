@@ -41,7 +41,7 @@ class ResumableCheckpointCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._saved_at = self.n_calls
-        self.model.get_resume_state()  # rather now than after an hour
+        self.model.resumption.get_state(self.model)  # rather now than after an hour
 
     def _on_step(self) -> bool:
         return True
@@ -52,7 +52,7 @@ class ResumableCheckpointCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         # RL-Zoo calls this twice, and also after Ctrl-C
-        if self.n_calls > self._saved_at and not self.model.is_within_iteration:
+        if self.n_calls > self._saved_at and not self.model.resumption.is_within_iteration:
             self._save()
 
     def _save(self) -> None:
@@ -65,7 +65,7 @@ class ResumableCheckpointCallback(BaseCallback):
 
 class ResumePointCallback(BaseCallback):
     """
-    Remembers the beginning of the current iteration, for :meth:`JaxOnPolicyAlgorithm.rewind` after an interruption.
+    Remembers the beginning of the current iteration, for :meth:`Resumption.rewind` after an interruption.
 
     ``state`` is None before the first iteration, and where the environment's state cannot be saved; ``obstacle`` says why.
     """
@@ -82,6 +82,6 @@ class ResumePointCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         try:
-            self.state = self.model.get_resume_state()
+            self.state = self.model.resumption.get_state(self.model)
         except ValueError as e:
             self.state, self.obstacle = None, str(e)

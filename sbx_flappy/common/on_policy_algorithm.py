@@ -3,7 +3,6 @@
 import inspect
 import io
 import pathlib
-import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -25,9 +24,12 @@ from sbx_flappy.common.policies import ActorCriticPolicy
 from sbx_flappy.common.preprocessing import check_supported
 from sbx_flappy.common.seeding import first_env_seed
 from sbx_flappy.common.validation import check_finite, suggest
-from sbx_flappy.saving import files, resume
+from sbx_flappy.saving import files
 from sbx_flappy.saving.archive import UNREADABLE, check_archive
-from sbx_flappy.saving.env_state import set_env_state
+from sbx_flappy.saving.resume import Resumption
+
+#: The attribute of a saved model that lets its training go on
+RESUME_STATE = "_resume_state"
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
 
@@ -50,11 +52,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._device_name = get_device_name(get_jax_device(kwargs.pop("device", "auto")))
         kwargs["device"] = "cpu"
-        #: What `learn` goes on from, until it does
-        self._resume_state: resume.State | None = None
-        #: States of the global generators with which the next iteration begins, where they are not the current ones
-        self._iteration_generators: resume.State | None = None
-        self._within_iteration = False
+        self.resumption = Resumption()
         super().__init__(*args, **kwargs)
 
     @property
@@ -73,8 +71,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             self._named_device = device
 
     def _excluded_save_params(self) -> list[str]:
-        own = ("_device_name", "_named_device", "_resume_state", "_iteration_generators", "_within_iteration")
-        return [*super()._excluded_save_params(), *own]
+        return [*super()._excluded_save_params(), "_device_name", "_named_device", "resumption"]
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -82,6 +79,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         return OnPolicyAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
     def _setup_model(self) -> None:
+        self.resumption.pending = self.__dict__.pop(RESUME_STATE, None)  # what `load` has put there
         if self.env is None and not hasattr(self, "observation_space"):
             raise ValueError("`env` must be an environment or its id, got None.")
         if not isinstance(self.policy_kwargs, dict):
@@ -143,7 +141,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         before = self.env
         super().set_env(env, force_reset)
         if before is not None and before is not self.env:
-            self.drop_resume_state("there is another environment")
+            self.resumption.drop("there is another environment", self.verbose)
 
     def _setup_learn(
         self,
@@ -155,69 +153,13 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
     ) -> tuple[int, BaseCallback]:
         assert self.env is not None, "There is no environment to learn in: pass `env` to `load`, or call `set_env`."
         if reset_num_timesteps:
-            self.drop_resume_state("`reset_num_timesteps=True` starts anew")
-        state, self._iteration_generators, self._within_iteration = self._resume_state, None, False
-        if state is not None:
-            set_env_state(self.env, state["env"])
-            resume.put_back(self, state)
-        result = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
-        if state is not None:
-            self.start_time = time.time_ns() - int(state["elapsed"] * 1e9)
-            self._num_timesteps_at_start = state["attributes"]["_num_timesteps_at_start"]
-            self._iteration_generators, self._resume_state = state["generators"], None
-        return result
+            self.resumption.drop("`reset_num_timesteps=True` starts anew", self.verbose)
+        with self.resumption.continuing(self):
+            return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
 
-    # --- going on as if the training had never stopped --------------------------------------------------------------
-
-    def get_resume_state(self) -> resume.State:
-        """
-        Return what a training needs, besides the model, to go on as if it had never stopped: plain containers and arrays.
-
-        :raises ValueError: within an iteration, before any training, or if the environment's state cannot be saved
-        """
-        if self._resume_state is not None:
-            return self._resume_state
-        if self._within_iteration:
-            raise ValueError(
-                "A training can be taken up between two iterations only, and this is in the midst of one: save with "
-                "sbx_flappy.common.callbacks.ResumableCheckpointCallback, or after `learn`."
-            )
-        if self.env is None or self._last_obs is None:
-            raise ValueError("There is no training yet that could be taken up: call `learn` first.")
-        return resume.take(self, self._iteration_generators or resume.generator_states())
-
-    def rewind(self, state: resume.State) -> None:
-        """
-        Go back to the beginning of an iteration that was left in its midst, before its update.
-
-        ``learn(..., reset_num_timesteps=False)`` and ``save(..., resumable=True)`` go on from there.
-
-        :param state: of :meth:`get_resume_state`, from the iteration's beginning
-        """
-        assert self.env is not None
-        set_env_state(self.env, state["env"])
-        resume.put_back(self, state)
-        self._resume_state, self._within_iteration = state, False
-
-    def drop_resume_state(self, reason: str = "") -> None:
-        """
-        Let ``learn`` reset the environment, also where a file would let it go on.
-
-        :param reason: for the message
-        """
-        if self._resume_state is not None and self.verbose >= 1 and reason:
-            print(f"The training does not go on where it was saved: {reason}.")
-        self._resume_state = None
-
-    @property
-    def is_within_iteration(self) -> bool:
-        """Whether an iteration has begun that its update has not ended."""
-        return self._within_iteration
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether the next ``learn(..., reset_num_timesteps=False)`` goes on where the training was saved."""
-        return self._resume_state is not None
+    def drop_resume_state(self) -> None:
+        """Let ``learn`` reset the environment, also where a file would let it go on where the training was saved."""
+        self.resumption.drop()
 
     def save(
         self,
@@ -237,16 +179,16 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         :param include: name of parameters that might be excluded but should be included anyway
         :param resumable: (not in SB3) also save the states of environment and random generators, so that
             ``learn(..., reset_num_timesteps=False)`` of the loaded model goes on as if it had never stopped
-        :raises ValueError: see :meth:`get_resume_state`
+        :raises ValueError: with ``resumable``, see :meth:`Resumption.get_state`
         """
-        content, pending = files.begin(path), self._resume_state
+        content = files.begin(path)
         if resumable:
-            self._resume_state, include = self.get_resume_state(), [*(include or []), "_resume_state"]
+            self.__dict__[RESUME_STATE] = self.resumption.get_state(self)
         try:
             super().save(content, exclude, include)
             files.add_description(content, self.__dict__, self.get_parameters())
         finally:
-            self._resume_state = pending
+            self.__dict__.pop(RESUME_STATE, None)
         files.write(path, content)
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -267,18 +209,15 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             False if callback terminated rollout prematurely.
         :raises ValueError: if the environment returns NaN or infinity
         """
-        if self._iteration_generators is not None:
-            resume.set_generator_states(self._iteration_generators)
-        self._iteration_generators = resume.generator_states()
-        assert self._last_obs is not None, "No previous observation was provided"
-        check_finite("observations", self._last_obs, self.num_timesteps)
-        self.policy.set_training_mode(False)
-        n_steps = 0
-        rollout_buffer.reset()
-        if self.use_sde:
-            self.policy.reset_noise(env.num_envs)
-        callback.on_rollout_start()
-        self._iteration_generators, self._within_iteration = None, True
+        with self.resumption.begin_rollout():
+            assert self._last_obs is not None, "No previous observation was provided"
+            check_finite("observations", self._last_obs, self.num_timesteps)
+            self.policy.set_training_mode(False)
+            n_steps = 0
+            rollout_buffer.reset()
+            if self.use_sde:
+                self.policy.reset_noise(env.num_envs)
+            callback.on_rollout_start()
 
         while n_steps < n_rollout_steps:
             if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
@@ -294,7 +233,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
             callback.update_locals(locals())
             if not callback.on_step():
-                self._within_iteration = False  # `learn` ends here, and the next one begins another rollout
+                self.resumption.end_iteration()  # `learn` ends here, and the next one begins another rollout
                 return False
 
             self._update_info_buffer(infos, dones)

@@ -18,7 +18,7 @@ from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm, SelfJaxOnPolicyAlgorithm
 from sbx_flappy.functional.types import ExplorationNoise
 from sbx_flappy.interchange.torch_kwargs import to_torch_kwargs, torch_moment_names
-from sbx_flappy.saving.resume import generator_states, set_generator_states
+from sbx_flappy.saving.resume import get_generator_states, set_generator_states
 
 #: What a training writes to in place; the spaces too, because SB3's NatureCNN draws from the one that it is made for
 _COPIED = (
@@ -30,7 +30,7 @@ _COPIED = (
 @contextmanager
 def untouched_generators() -> Iterator[None]:
     """Within it, the global random generators may be drawn from; afterwards they are as they were."""
-    states = generator_states()
+    states = get_generator_states()
     try:
         yield
     finally:

@@ -199,7 +199,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         self._check_update(epochs)
         self._n_updates += len(epochs)
         self._log_update(epochs, coefficients)
-        self._within_iteration = False
+        self.resumption.end_iteration()
 
     def _loss_coefficients(self) -> LossCoefficients:
         """Return the numbers of the loss at the current progress."""
@@ -340,7 +340,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :param resumable: (not in SB3) also save what lets a training go on as if it had never stopped
         :param as_torch: (not in SB3) write what :meth:`to_torch` returns, a file that ``stable_baselines3.PPO.load`` opens
             and trains on, also where this package is not installed
-        :raises ValueError: see :meth:`to_torch` and :meth:`get_resume_state`
+        :raises ValueError: see :meth:`to_torch` and :meth:`Resumption.get_state`
         """
         if not as_torch:
             super().save(path, exclude, include, resumable)

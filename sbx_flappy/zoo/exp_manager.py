@@ -51,7 +51,7 @@ class ResumableModel:
 
     def learn(self, total_timesteps: int, **kwargs: Any) -> None:
         """Train, from where the training was saved if it was."""
-        self.model.learn(total_timesteps, reset_num_timesteps=not self.model.is_resumed, **kwargs)
+        self.model.learn(total_timesteps, reset_num_timesteps=not self.model.resumption.is_pending, **kwargs)
 
     def save(self, path: str) -> None:
         """Save the model."""
@@ -148,7 +148,7 @@ class SettingsManager(ExperimentManager):
     def _plan_timesteps(self, model: PPO) -> None:
         """A training that goes on does so up to its end, or for as many steps as ``-n`` asks for."""
         remaining = model._total_timesteps - model.num_timesteps
-        if not model.is_resumed:
+        if not model.resumption.is_pending:
             return
         if self.args.n_timesteps <= 0 and remaining > 0:
             self.n_timesteps = remaining
@@ -172,10 +172,10 @@ class SettingsManager(ExperimentManager):
     def _rewind(self, model: PPO) -> str | None:
         """Go back to the beginning of the iteration that was interrupted, or return why that cannot be."""
         try:
-            state = self.resume_point.state if model.is_within_iteration else model.get_resume_state()
+            state = self.resume_point.state if model.resumption.is_within_iteration else model.resumption.get_state(model)
         except ValueError as e:
             return str(e)
         if state is None:
             return self.resume_point.obstacle
-        model.rewind(state)
+        model.resumption.rewind(model, state)
         return None

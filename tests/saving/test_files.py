@@ -259,7 +259,7 @@ def test_safe_load_goes_on_where_a_training_was_saved(tmp_path: Path, no_pickles
     model.learn(48, reset_num_timesteps=False)
     no_pickles()
     safe = PPO.load(tmp_path / "model", env=PPO("MlpPolicy", "CartPole-v1", **kwargs).env, safe=True)
-    assert safe.is_resumed
+    assert safe.resumption.is_pending
     safe.learn(48, reset_num_timesteps=False)
     assert same(safe, model)
 

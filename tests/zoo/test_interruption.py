@@ -188,7 +188,7 @@ def test_a_signal_from_outside_ends_a_training_with_a_file(name: str, algo: str,
     if algo == "ppo_jax":
         from sbx_flappy import PPO
 
-        assert PPO.load(file).is_resumed == (not options)
+        assert PPO.load(file).resumption.is_pending == (not options)
         assert ("its environments are out of reach" in output) == bool(options)
     else:
         assert "Saving to logs/ppo/CartPole-v1_1" in output
