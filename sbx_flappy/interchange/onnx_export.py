@@ -44,6 +44,8 @@ class DeterministicPolicy(th.nn.Module):
 
     def forward(self, observations: Any) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """
+        Return the most likely actions, their values and their log-probabilities.
+
         :param observations: raw observations ``[B, ...]``, or a dictionary of them
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """

@@ -11,7 +11,7 @@ import torch as th
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import explained_variance
 
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
@@ -44,6 +44,8 @@ NUMBERS = {
 
 def check_hyperparameters(values: Mapping[str, Any]) -> None:
     """
+    Check hyperparameters.
+
     :param values: hyperparameters by their names, others among them
     :raises ValueError: if one can only be a mistake
     """
@@ -147,30 +149,30 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
     ) -> None:
         check_hyperparameters(locals())
         super().__init__(
-            policy,
-            env,
-            learning_rate,
-            n_steps,
-            batch_size,
-            n_epochs,
-            gamma,
-            gae_lambda,
-            clip_range,
-            clip_range_vf,
-            normalize_advantage,
-            ent_coef,
-            vf_coef,
-            max_grad_norm,
-            use_sde,
-            sde_sample_freq,
-            rollout_buffer_class,
-            rollout_buffer_kwargs,
-            target_kl,
-            stats_window_size,
-            tensorboard_log,
-            policy_kwargs,
-            verbose,
-            seed,
+            policy=policy,
+            env=env,
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            n_epochs=n_epochs,
+            gamma=gamma,
+            gae_lambda=gae_lambda,
+            clip_range=clip_range,
+            clip_range_vf=clip_range_vf,
+            normalize_advantage=normalize_advantage,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq,
+            rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs,
+            target_kl=target_kl,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
             device=device,
             _init_setup_model=_init_setup_model,
         )
@@ -270,27 +272,6 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         record("train/clip_range", coefficients.clip_range)
         if coefficients.clip_range_vf is not None:
             record("train/clip_range_vf", coefficients.clip_range_vf)
-
-    def learn(
-        self: SelfPPO,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int = 1,
-        tb_log_name: str = "PPO",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> SelfPPO:
-        """
-        Return a trained model, see SB3's method.
-
-        :param total_timesteps: The total number of samples (env steps) to train on
-        :param callback: callback(s) called at every step with state of the algorithm.
-        :param log_interval: for on-policy algos, the number of training iterations before logging
-        :param tb_log_name: the name of the run for TensorBoard logging
-        :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging)
-        :param progress_bar: Display a progress bar using tqdm and rich.
-        """
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     # --- interchange with torch SB3 ---------------------------------------------------------------------------------
 

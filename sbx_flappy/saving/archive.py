@@ -81,6 +81,8 @@ def check_contents(
     archive: zipfile.ZipFile, compressions: tuple[int, ...] = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ) -> None:
     """
+    Check a zip file's table of contents.
+
     :param archive: an open zip file
     :param compressions: what its entries may be compressed by
     :raises ValueError: if its entries claim what a saved model's do not
@@ -100,7 +102,7 @@ def check_contents(
             raise ValueError(f"its entry '{entry.filename}' is encrypted, or compressed in an unusual way")
     unfolded = sum(entry.file_size for entry in entries)
     if sum(entry.compress_size for entry in entries) > size or unfolded > MAX_RATIO * size + MAX_EXTRA:
-        raise ValueError(f"its {size} bytes would unfold to {unfolded}")
+        raise ValueError(f"its {size} bytes would expand to {unfolded}")
 
 
 def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
         data = json.loads(archive.read("data")) if needs_data else {}
         lacking = {"policy_class", "observation_space", "action_space"} - set(data)
         if needs_data and lacking:
-            raise ValueError(f"its data lack {sorted(lacking)}")
+            raise ValueError(f"its data lacks {sorted(lacking)}")
         archive.getinfo("policy.pth")
         for name in archive.namelist():
             if name.endswith(".pth"):
@@ -130,6 +132,8 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
 
 def check_names(nested: zipfile.ZipFile, name: str) -> None:
     """
+    Check what the pickle in an entry of torch names.
+
     :param nested: the zip file that torch made of tensors
     :param name: of its entry
     :raises ValueError: if its pickle names anything but torch's: torch itself lets it make byte arrays of any size
@@ -140,11 +144,13 @@ def check_names(nested: zipfile.ZipFile, name: str) -> None:
                 if operation.name == "GLOBAL" and not str(argument).startswith(("torch", "collections OrderedDict")):
                     raise ValueError(f"its entry '{name}' names {argument!r:.100}")
                 if operation.name in ("STACK_GLOBAL", "INST", "BYTEARRAY8"):
-                    raise ValueError(f"its entry '{name}' is no pickle of tensors")
+                    raise ValueError(f"its entry '{name}' is not a pickle of tensors")
 
 
 def check_tensors(value: Any, name: str) -> None:
     """
+    Check that tensors are no larger than their memory.
+
     :param value: a nest with tensors
     :param name: of the entry that they were read from
     :raises ValueError: if one repeats its memory, so that a copy would be of any size
@@ -203,7 +209,7 @@ class ArrayReader:
         entry, shape, dtype = str(row["entry"]), tuple(map(int, row["shape"])), np.dtype(row["dtype"])
         content = self._read(entry)
         if dtype.kind not in KINDS or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(content):
-            raise DecodingError(f"the entry '{entry}' is no array {shape} of {dtype}")
+            raise DecodingError(f"the entry '{entry}' is not an array {shape} of {dtype}")
         if hashlib.sha256(content).hexdigest() != row["sha256"]:
             raise DecodingError(f"the entry '{entry}' is not what was saved")
         return np.frombuffer(content, dtype).reshape(shape).copy()

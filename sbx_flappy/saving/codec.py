@@ -252,4 +252,4 @@ def decode(value: Any, get_array: Callable[[int], np.ndarray]) -> Any:
     try:
         return TAGS[tag].make(parts)
     except Exception as e:  # whatever numpy, torch and gymnasium make of senseless arguments
-        raise DecodingError(f"no {tag[1:]}: {e}") from e
+        raise DecodingError(f"not a valid {tag[1:]}: {e}") from e

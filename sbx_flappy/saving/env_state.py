@@ -82,7 +82,7 @@ def copy_plain(value: Any, name: str) -> Any:
     if kind in (np.random.Generator, RunningMeanStd):
         return copy.deepcopy(value)
     raise ValueError(
-        f"The state of the environment cannot be saved: {name} is of {kind}. Leave out what makes it, let {name} hold "
+        f"The state of the environment cannot be saved: {name} is of {kind}. Remove what creates it, let {name} hold only "
         "plain numbers and arrays, or give the environment `get_state()` and `set_state(state)`."
     )
 
@@ -117,8 +117,8 @@ def set_env_state(env: VecEnv, state: State) -> None:
     chain = _describe(wrappers, base)
     if chain != state["chain"]:
         raise ValueError(
-            "The saved state is of another environment. Make it as it was for the training to go on as if it had never "
-            f"stopped.\nSaved: {_in_words(state['chain'])}\nNow:   {_in_words(chain)}"
+            "The saved training belongs to another environment. Create the environment as it was, and the training resumes as "
+            f"if it had never stopped.\nSaved: {_in_words(state['chain'])}\nNow:   {_in_words(chain)}"
         )
     for wrapper, layer in zip(wrappers, state["wrappers"], strict=True):
         _write_alone(wrapper, layer)
@@ -198,7 +198,7 @@ def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
     if isinstance(env, DummyVecEnv) or (is_remote(env) and all(env.env_is_wrapped(ResumableEnv))):
         return wrappers, env
     raise ValueError(
-        f"The state of a {type(env).__name__} cannot be saved or restored, its environments are out of reach. Use "
+        f"The state of a {type(env).__name__} cannot be saved or restored, because its environments cannot be reached. Use "
         "DummyVecEnv, FlappyVecEnv for the environments of this package, or SubprocVecEnv with "
         "`wrapper_class=sbx_flappy.saving.env_state.ResumableEnv`."
     )
@@ -317,7 +317,11 @@ def _own_methods(layer: Any) -> tuple[str, str] | None:
 
 
 def _ask(layer: Any) -> Any:
-    """:raises ValueError: if the layer cannot say what its state is"""
+    """
+    Return what a layer says its state is.
+
+    :raises ValueError: if it cannot say
+    """
     (name, _) = _own_methods(layer) or ("", "")
     try:
         said = getattr(layer, name)()

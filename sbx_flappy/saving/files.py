@@ -81,8 +81,8 @@ def read_description(path: Path, replaced: Mapping[str, Any]) -> tuple[dict[str,
     with one_error(path), open_archive(path) as archive:
         if DESCRIPTION not in archive.namelist():
             raise RefusedError(
-                f"{path} has no entry '{DESCRIPTION}', which sbx_flappy's models have, so that it could only be unpickled, "
-                "which may run any code. If you trust who made it, load it without safe=True, and save it again for others."
+                f"{path} has no entry '{DESCRIPTION}', which models saved by sbx_flappy have. It could only be unpickled, "
+                "which can run any code. If you trust its author, load it without safe=True and save it again."
             )
         damaged = archive.testzip()
         if damaged:
@@ -90,7 +90,7 @@ def read_description(path: Path, replaced: Mapping[str, Any]) -> tuple[dict[str,
         try:
             description = json.loads(archive.read(DESCRIPTION))
             if description["format"] != FORMAT:
-                raise DecodingError(f"its format is {description['format']!r:.20}, this package reads {FORMAT}")
+                raise DecodingError(f"its format is {description['format']!r:.20}, but this package reads {FORMAT}")
             reader = ArrayReader(archive, description["arrays"])
             data = {name: _value(name, value, reader, replaced) for name, value in description["data"].items()}
             parameters = decode(description["parameters"], reader)
@@ -111,13 +111,15 @@ def is_ours(path: str | pathlib.Path) -> bool:
 
 def check_attributes(data: Mapping[str, Any], owner: type) -> None:
     """
+    Check the attributes that make a model.
+
     :param data: a model's attributes
     :param owner: the model's class
     :raises ValueError: if one would take the place of a method, or one that every model has is missing
     """
     for name in data:
         if not name.isidentifier() or callable(getattr(owner, name, None)):
-            raise ValueError(f"its attribute '{name:.100}' is none of a model's")
+            raise ValueError(f"its attribute '{name:.100}' is not an attribute of a model")
     kinds = {"observation_space": spaces.Space, "action_space": spaces.Space, "policy_kwargs": dict, "policy_class": type}
     for name, kind in {**kinds, "verbose": int, "use_sde": bool}.items():
         if not isinstance(data.get(name), kind):
@@ -126,15 +128,17 @@ def check_attributes(data: Mapping[str, Any], owner: type) -> None:
 
 def check_parameters(parameters: Any) -> None:
     """
+    Check the state dicts of a policy and of its optimizer.
+
     :param parameters: state dicts by name, of the policy and of its optimizer
     :raises DecodingError: if they are none
     """
     policy, optimizer = parameters["policy"], parameters["policy.optimizer"]
     if not all(isinstance(tensor, th.Tensor) for tensor in policy.values()):
-        raise DecodingError("the parameters are no tensors")
+        raise DecodingError("the parameters are not tensors")
     groups, moments = optimizer["param_groups"], optimizer["state"]
     if not all(isinstance(group["params"], list) for group in groups) or not all(map(dict.items, moments.values())):
-        raise DecodingError("the optimizer's state is none")
+        raise DecodingError("the optimizer's state is not valid")
 
 
 def count(state_dict: Mapping[str, Any]) -> int:
@@ -162,9 +166,9 @@ def _value(name: str, value: Any, reader: ArrayReader, replaced: Mapping[str, An
         if name in DERIVED:
             return _Missing
         raise RefusedError(
-            f"The saved attribute '{name}' has no plain form ({value[UNSUPPORTED]}): it could only be unpickled, which may "
-            f"run any code. Pass custom_objects={{'{name}': ...}} in its place, or load without safe=True if you trust who "
-            "made the file."
+            f"The saved attribute '{name}' has no plain form ({value[UNSUPPORTED]}): it could only be unpickled, which can "
+            f"run any code. Pass custom_objects={{'{name}': ...}} in its place, or load without safe=True if you trust "
+            "the file's author."
         )
     return decode(value, reader)
 
@@ -184,8 +188,9 @@ def begin(path: Path) -> io.BytesIO:
 
 def write(path: Path, content: io.BytesIO) -> None:
     """
-    Write a file in SB3's way: with the suffix ".zip", making folders, never over a folder. A path has the new content or, if
-    the process ends at any moment before, the old one.
+    Write a file in SB3's way: with the suffix ".zip", making folders, never over a folder.
+
+    A path has the new content or, if the process ends at any moment before, the old one.
 
     :param path: path, or an open file, which is written to directly
     :param content: the whole file

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch as th
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sbx_flappy.saving.env_state import copy_plain, get_env_state, set_env_state
 
@@ -72,11 +72,11 @@ class Resumption:
         :param verbose: the model's verbosity level: 0 for no message
         """
         if self.is_pending and verbose >= 1 and reason:
-            print(f"The training does not go on where it was saved: {reason}.")
+            print(f"The training does not resume where it was saved: {reason}.")
         self.pending = None
 
     @contextmanager
-    def continuing(self, model: OnPolicyAlgorithm) -> Iterator[None]:
+    def continuing(self, model: BaseAlgorithm) -> Iterator[None]:
         """
         Enclose the set-up of ``learn``, so that the training goes on from the pending state, if there is one.
 
@@ -110,7 +110,7 @@ class Resumption:
         """Note that the update has ended, or that no update follows."""
         self.is_within_iteration = False
 
-    def get_state(self, model: OnPolicyAlgorithm) -> State:
+    def get_state(self, model: BaseAlgorithm) -> State:
         """
         Return the state of a training, plain containers and arrays.
 
@@ -121,11 +121,11 @@ class Resumption:
             return self.pending
         if self.is_within_iteration:
             raise ValueError(
-                "A training can be taken up between two iterations only, and this is in the midst of one: save with "
+                "A training can only be resumed between two iterations, and this one is within an iteration: save with "
                 "sbx_flappy.common.callbacks.ResumableCheckpointCallback, or after `learn`."
             )
         if model.env is None or model._last_obs is None:
-            raise ValueError("There is no training yet that could be taken up: call `learn` first.")
+            raise ValueError("There is no training to resume yet: call `learn` first.")
         return {
             "version": VERSION,
             "attributes": {name: copy_plain(getattr(model, name), f"`{name}`") for name in ATTRIBUTES},
@@ -135,7 +135,7 @@ class Resumption:
             "env": get_env_state(model.env),
         }
 
-    def rewind(self, model: OnPolicyAlgorithm, state: State) -> None:
+    def rewind(self, model: BaseAlgorithm, state: State) -> None:
         """
         Go back to the beginning of an iteration that was interrupted before its update.
 
@@ -148,7 +148,7 @@ class Resumption:
         self.pending, self.is_within_iteration = state, False
 
 
-def _restore(model: OnPolicyAlgorithm, state: State) -> None:
+def _restore(model: BaseAlgorithm, state: State) -> None:
     """
     Set the state of a model's environment, its counters and its buffers.
 
@@ -157,7 +157,7 @@ def _restore(model: OnPolicyAlgorithm, state: State) -> None:
     assert model.env is not None
     set_env_state(model.env, state["env"])
     if state.get("version") != VERSION:
-        raise ValueError(f"The state for going on is of version {state.get('version')}, this package reads {VERSION}.")
+        raise ValueError(f"The saved training has version {state.get('version')}, but this package reads version {VERSION}.")
     for name in ATTRIBUTES:
         setattr(model, name, copy_plain(state["attributes"][name], f"`{name}`"))
     model.action_space._np_random = copy_plain(state["action_space"], "`action_space`")

@@ -58,7 +58,7 @@ def find_model(args: argparse.Namespace, folder: str, algo: str) -> Path:
     runs = [known.name.rpartition("_")[2] for known in Path(folder, algo).glob(f"{glob.escape(args.env)}_*")]
     runs = sorted((number for number in runs if number.isdecimal()), key=int)
     known = f"the runs {', '.join(runs)}" if runs else "no run"
-    raise ValueError(f"{path} is not there. {Path(folder, algo)} has {known} of {args.env}.")
+    raise ValueError(f"{path} does not exist. {Path(folder, algo)} has {known} of {args.env}.")
 
 
 #: What is raised for arguments that the user can mend

@@ -102,7 +102,7 @@ def read_hyperparams(path: Path, env_name: EnvironmentName) -> tuple[dict[str, A
     if statistics.is_file():
         return hyperparams, statistics
     if hyperparams["normalize_kwargs"].get("norm_obs", True):
-        raise ValueError(f"The agent's observations are normalized, and {statistics} is not there.")
+        raise ValueError(f"The agent's observations are normalized, but {statistics} does not exist.")
     return {**hyperparams, "normalize": False}, None
 
 
@@ -129,6 +129,7 @@ class StoreKwargs(StoreDict):
     """RL-Zoo's action for ``NAME:VALUE``, which names what it cannot read."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Read the values, see RL-Zoo's action."""
         try:
             super().__call__(parser, namespace, values, option_string)
         except Exception as e:  # the value is a Python expression
@@ -194,7 +195,7 @@ def evaluate(arguments: list[str], prog: str) -> None:
     if not 0 <= args.seed < 2**32:
         parser.error(f"--seed must be between 0 and 2**32 - 1, got {args.seed}")
     if args.output is not None and not args.output.parent.is_dir():
-        parser.error(f"--output: the folder {args.output.parent} is not there")
+        parser.error(f"--output: the folder {args.output.parent} does not exist")
     options = {"max_episode_steps": args.max_episode_steps, "engine": args.engine}
     env_kwargs = {**args.env_kwargs, **{name: value for name, value in options.items() if value is not None}}
     # Games that have equal shares of the episodes, but for one episode in some

@@ -276,7 +276,7 @@ def test_state_is_dropped_when_something_else_is_asked_for(how: str, saved: Path
     else:
         model.drop_resume_state()
     assert not model.resumption.is_pending
-    assert ("does not go on where it was saved" in capsys.readouterr().out) == (how != "drop_resume_state")
+    assert ("does not resume where it was saved" in capsys.readouterr().out) == (how != "drop_resume_state")
     model.learn(64, reset_num_timesteps=False)
 
 
@@ -349,7 +349,7 @@ def test_rewinding_takes_an_interruption_back(at: str, monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         model.learn(CARTPOLE.n_timesteps, callback=point)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="in the midst"):
+    with pytest.raises(ValueError, match="within an iteration"):
         model.resumption.get_state(model)
     model.resumption.rewind(model, point.state)
     model.save(tmp_path / "model", resumable=True)
@@ -475,7 +475,7 @@ def test_state_of_another_environment_is_refused(make_other: Callable[[], VecEnv
     env = make_vec_env("CartPole-v1", 2, seed=0)
     env.reset()
     other = make_other()
-    with pytest.raises(ValueError, match="state is of another environment") as caught:
+    with pytest.raises(ValueError, match="training belongs to another environment") as caught:
         set_env_state(other, get_env_state(env))
     assert words in str(caught.value)
     assert "Saved: 2 Monitor of TimeLimit of OrderEnforcing of PassiveEnvChecker of CartPoleEnv" in str(caught.value)
@@ -484,7 +484,7 @@ def test_state_of_another_environment_is_refused(make_other: Callable[[], VecEnv
 def test_learning_on_with_another_number_of_envs_is_refused_before_anything_changes(saved: Path) -> None:
     model = PPO.load(saved, env=make_vec_env("CartPole-v1", 2))
     for _ in range(2):
-        with pytest.raises(ValueError, match="state is of another environment"):
+        with pytest.raises(ValueError, match="training belongs to another environment"):
             model.learn(64, reset_num_timesteps=False)
     model.drop_resume_state()
     model.learn(64, reset_num_timesteps=False)
