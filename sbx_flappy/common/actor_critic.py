@@ -104,7 +104,7 @@ class BaseActorCritic(BaseJaxPolicy):
         """
         Return observations as arrays.
 
-        :raises ValueError: if they are no batch of observations of the policy's space
+        :raises ValueError: if they are not a batch of observations of the policy's space
         """
         check_shape(observations, self.observation_space)
         return to_host(observations)

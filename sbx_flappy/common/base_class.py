@@ -120,7 +120,7 @@ class JaxAlgorithm(BaseAlgorithm):
         """
         Set the environment, see SB3's method.
 
-        :param env: The environment for learning a policy; in place of another one, ``learn`` goes on from no file
+        :param env: The environment for learning a policy; after a change, ``learn`` does not resume a saved training
         :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
         """
         before = self.env
@@ -129,7 +129,7 @@ class JaxAlgorithm(BaseAlgorithm):
             self.resumption.drop("the environment has changed", self.verbose)
 
     def drop_resume_state(self) -> None:
-        """Let ``learn`` reset the environment, also where a file would let it go on where the training was saved."""
+        """Let ``learn`` reset the environment instead of resuming the training that was saved."""
         self.resumption.drop()
 
     def save(
@@ -169,7 +169,7 @@ class JaxAlgorithm(BaseAlgorithm):
         :param load_path_or_dict: path, file or dictionary of state dicts
         :param exact_match: whether every parameter must be given
         :param device: without effect, parameters go to where the policy is
-        :raises ValueError: if the file is truncated, damaged or no saved model
+        :raises ValueError: if the file is truncated, damaged or not a saved model
         """
         if not isinstance(load_path_or_dict, dict):
             check_archive(load_path_or_dict, needs_data=False)
@@ -202,7 +202,7 @@ class JaxAlgorithm(BaseAlgorithm):
             people you do not know
         :param kwargs: extra arguments to change the model when loading
         :return: new model instance with loaded parameters
-        :raises ValueError: if the file is truncated, damaged or no saved model; with ``safe``, also if it was not written
+        :raises ValueError: if the file is truncated, damaged or not a saved model; with ``safe``, also if it was not written
             by this package, or holds what only a pickle can (a class or function of the user's own), which is then named
         """
         if safe:

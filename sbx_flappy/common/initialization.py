@@ -80,7 +80,7 @@ _limit: contextvars.ContextVar[float] = contextvars.ContextVar("limit", default=
 @contextmanager
 def limit_parameters(n_parameters: int) -> Iterator[None]:
     """
-    Let no larger network be made: a file that describes a huge one is to be refused before memory is taken.
+    Refuse larger networks: a file that describes a huge one is refused before it takes memory.
 
     :param n_parameters: as many as the file holds
     """

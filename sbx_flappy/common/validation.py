@@ -85,7 +85,7 @@ def check_shape(observations: Any, space: spaces.Space) -> None:
 
     :param observations: a batch of them, or a dictionary of batches
     :param space: the policy's
-    :raises ValueError: if they are no batch of observations of the space
+    :raises ValueError: if they are not a batch of observations of the space
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(observations, Mapping) or not set(space.spaces) <= set(observations):

@@ -299,7 +299,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :param env: another environment, which is reset before training; by default the model's own is shared
         :param device: Device on which the code should be run: "auto", "cpu", "cuda", a torch or a JAX device
         :param kwargs: extra arguments to change the model, as of ``load``
-        :raises TypeError: if it is no PPO of torch SB3, or for an unknown argument
+        :raises TypeError: if it is not a PPO of torch SB3, or for an unknown argument
         :raises ValueError: if its policy, features extractor, activation or optimizer has no counterpart here
         """
         return torch_models.from_torch(cls, model, env, device, kwargs)

@@ -45,7 +45,7 @@ def set_generator_states(states: State) -> None:
 
 class Resumption:
     """
-    Where a training stands, and from where it goes on.
+    The point at which a training can be resumed.
 
     A state can be taken, and gone back to, between two iterations only. An algorithm tells its object when an iteration begins
     (:meth:`begin_rollout`) and ends (:meth:`end_iteration`), and lets ``learn`` set itself up within :meth:`continuing`.
@@ -68,7 +68,7 @@ class Resumption:
         """
         Let the next ``learn`` start from a reset environment.
 
-        :param reason: for the message; without one there is none
+        :param reason: for the message; without a reason, nothing is printed
         :param verbose: the model's verbosity level: 0 for no message
         """
         if self.is_pending and verbose >= 1 and reason:
@@ -97,8 +97,8 @@ class Resumption:
         """
         Enclose what happens at the beginning of a rollout, before its first step.
 
-        Within it a state can still be taken: it has the generators as they are on entering, whatever is drawn before the state
-        is asked for.
+        Within it a state can still be taken. The state has the generators as they are on entering, even if random numbers are
+        drawn before the state is taken.
         """
         if self._generators is not None:
             set_generator_states(self._generators)

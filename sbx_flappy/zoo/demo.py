@@ -49,7 +49,7 @@ class DemoManager(SettingsManager):
 
 def demo(arguments: list[str], prog: str) -> None:
     """
-    Train the JAX PPO, print its score before and after, record a video, and say where all of it lies.
+    Train the JAX PPO, print its score before and after, record a video, and print where the files are.
 
     :param arguments: of the command line
     :param prog: the command's name, for its help

@@ -155,9 +155,13 @@ def make_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("-f", "--folder", help="Log folder (default: the agents that come with the package)")
     parser.add_argument("--exp-id", default=0, type=int, help="Experiment ID (default: 0: latest, -1: no exp folder)")
     parser.add_argument("--load-best", action="store_true", help="Evaluate the best model instead of the last one")
-    parser.add_argument("--load-checkpoint", type=int, metavar="STEPS", help="Evaluate the checkpoint of so many time steps")
+    parser.add_argument(
+        "--load-checkpoint", type=int, metavar="STEPS", help="Evaluate the checkpoint saved after this many time steps"
+    )
     parser.add_argument("-n", "--n-episodes", default=100, type=int, help="Episodes of each kind (default: 100)")
-    parser.add_argument("--seed", default=SEED, type=int, help=f"Seed of the first game (default: {SEED}, none of a training)")
+    parser.add_argument(
+        "--seed", default=SEED, type=int, help=f"Seed of the first game (default: {SEED}, not used in training)"
+    )
     parser.add_argument("--only", choices=["deterministic", "stochastic"], help="One kind of actions instead of both")
     parser.add_argument("--max-episode-steps", type=int, help="Limit of an episode (default: the training's)")
     parser.add_argument("--engine", choices=["native", "pygame"], help="Flappy Bird's engine (default: the training's)")

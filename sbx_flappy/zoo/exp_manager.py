@@ -1,4 +1,4 @@
-"""A run of ``sbx-flappy train``, as RL-Zoo's manager with this package's settings, that an interruption ends saved."""
+"""A run of ``sbx-flappy train``: RL-Zoo's manager with this package's settings, which saves an interrupted training."""
 
 import argparse
 import importlib
@@ -24,7 +24,7 @@ BASELINES = ("trpo", "qrdqn", "ppo_lstm")
 
 def find_settings(algo: str, env_id: str) -> str | None:
     """
-    Return where the settings lie when the command names none: this package's own, else RL-Zoo's for PPO.
+    Return where the settings are when the command names none: this package's own, else RL-Zoo's for PPO.
 
     :return: what ``-conf`` takes, or None where RL-Zoo finds its settings itself
     """
@@ -38,10 +38,10 @@ def find_settings(algo: str, env_id: str) -> str | None:
 
 class ResumableModel:
     """
-    A model as RL-Zoo's manager sees it: it calls ``learn`` and ``save`` without the arguments that let a training go on.
+    A model for RL-Zoo's manager, which calls ``learn`` and ``save`` without the arguments that resume a training.
 
     :param model: the model
-    :param resumable: whether to save the state for going on
+    :param resumable: whether to save what resuming needs
     """
 
     def __init__(self, model: PPO, resumable: bool = False) -> None:

@@ -78,7 +78,7 @@ def play(arguments: list[str], prog: str) -> None:
 
 def name_agent(arguments: list[str], records: bool) -> list[str]:
     """
-    Return a command's arguments with the folder in which a trained agent lies, where they name none.
+    Return a command's arguments, with the folder of a trained agent where they name none.
 
     :param arguments: of the command line of one that plays an agent
     :param records: whether it writes a video, which does not go into the folder of an installed agent
