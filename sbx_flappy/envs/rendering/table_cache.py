@@ -9,9 +9,7 @@ umask's permissions, so that a folder can be shared; what a process that was kil
 """
 
 import os
-import secrets
 import sys
-import time
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,12 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from sbx_flappy.atomic_files import replace_file
 from sbx_flappy.envs.rendering.sprites import load_sprites
 from sbx_flappy.envs.rendering.tables import Tables, build_tables
 
 TABLE_FORMAT = 5  # to be raised by every change of what the tables hold
-UNFINISHED = ".tmp"  # end of the name of a file that is being written
-MAX_WRITING_SECONDS = 3600  # a file that is older was left by a process that was killed
 
 
 @lru_cache(maxsize=4)
@@ -105,25 +102,11 @@ def read_tables(path: Path) -> Tables | None:
 
 def write_tables(path: Path, tables: Tables) -> None:
     """
-    Write a file in one go, or do nothing where that is impossible.
+    Write a file, or do nothing where that is impossible.
 
     :param path: see :func:`table_path`
     """
-    temporary = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{UNFINISHED}")
     with suppress(OSError):  # no such folder, not ours, full: the tables in memory serve all the same
         path.parent.mkdir(parents=True, exist_ok=True)
-        _delete_unfinished(path.parent)
-        try:
-            with open(temporary, "xb") as file:  # tempfile's would be readable by this user alone
-                np.savez(file, allow_pickle=False, **tables._asdict())
-            os.replace(temporary, path)
-        finally:  # also after a KeyboardInterrupt
-            temporary.unlink(missing_ok=True)
-
-
-def _delete_unfinished(folder: Path) -> None:
-    """Delete the files that no process is writing any more."""
-    for path in folder.glob(f"tables-*{UNFINISHED}"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > MAX_WRITING_SECONDS:
-                path.unlink()
+        with replace_file(path, prefix="tables-", keep_permissions=False, sync=False) as file:
+            np.savez(file, allow_pickle=False, **tables._asdict())
