@@ -3,9 +3,9 @@ Where the renderer's tables are kept: in memory, and as a file per choice of opt
 
 The environment variable SBX_FLAPPY_CACHE_DIR names another folder; set to nothing, no file is read or written.
 
-A file is written under another name and then renamed, so that processes that start together never see half a file; a damaged
-one is found by its checksums and drawn anew. Without a writable folder the tables are drawn in each process. A file has the
-umask's permissions, so that a folder can be shared; what a process that was killed left half-written is deleted later.
+A file is written completely or not at all, so that processes may start together. A damaged one is found by its checksums and
+drawn again. Without a writable folder the tables are drawn in each process. A file has the umask's permissions, so that a
+folder can be shared.
 """
 
 import os
@@ -18,26 +18,25 @@ from pathlib import Path
 import numpy as np
 
 from sbx_flappy.atomic_files import replace_file
+from sbx_flappy.envs.options import Colors
 from sbx_flappy.envs.rendering.sprites import load_sprites
 from sbx_flappy.envs.rendering.tables import Tables, build_tables
 
-TABLE_FORMAT = 5  # to be raised by every change of what the tables hold
+TABLE_FORMAT = 5  # raise it with every change of what the tables hold
 
 
 @lru_cache(maxsize=4)
-def get_tables(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Tables:
+def get_tables(colors: Colors, pipe_gap: int) -> Tables:
     """
     Return the tables, shared by all renderers of the process with the same options; read-only.
 
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or ``None`` (plain gray)
+    :param colors: of the sprites
     :param pipe_gap: height of the gaps, pixels
     """
-    path = table_path(bird_color, pipe_color, background, pipe_gap)
+    path = table_path(colors, pipe_gap)
     tables = read_tables(path) if path else None
     if tables is None:
-        tables = build_tables(load_sprites(bird_color, pipe_color, background), pipe_gap)
+        tables = build_tables(load_sprites(colors), pipe_gap)
         if path:
             write_tables(path, tables)
     for array in tables:
@@ -66,7 +65,7 @@ def cache_folder() -> Path | None:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "sbx_flappy"
 
 
-def table_path(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Path | None:
+def table_path(colors: Colors, pipe_gap: int) -> Path | None:
     """
     Return the file of these options, or ``None`` without a folder, drawn by these versions of what the tables depend on.
 
@@ -75,7 +74,7 @@ def table_path(bird_color: str, pipe_color: str, background: str | None, pipe_ga
     folder = cache_folder()
     pygame_version = _version("pygame") or _version("pygame-ce")
     versions = f"v{TABLE_FORMAT}-{_version('flappy-bird-gymnasium')}-{pygame_version}"
-    name = f"tables-{versions}-{bird_color}-{pipe_color}-{background or 'plain'}-{pipe_gap}.npz"
+    name = f"tables-{versions}-{colors.bird_color}-{colors.pipe_color}-{colors.background or 'plain'}-{pipe_gap}.npz"
     return folder / name if folder else None
 
 
@@ -106,7 +105,7 @@ def write_tables(path: Path, tables: Tables) -> None:
 
     :param path: see :func:`table_path`
     """
-    with suppress(OSError):  # no such folder, not ours, full: the tables in memory serve all the same
+    with suppress(OSError):  # missing, read-only or full: the tables in memory are enough
         path.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(path, prefix="tables-", keep_permissions=False, sync=False) as file:
             np.savez(file, allow_pickle=False, **tables._asdict())
