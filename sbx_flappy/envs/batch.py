@@ -57,7 +57,6 @@ class FlappyBatch:
 
     def __init__(self, n_envs: int, options: GameOptions) -> None:
         self.n_envs, self.options = n_envs, options
-        self.frame_skip, self.flap_cooldown, self.pipe_gap = options.frame_skip, options.flap_cooldown, options.pipe_gap
         self._renderer = Renderer(n_envs, options.colors, options.pipe_gap) if options.obs_type == "pixels" else None
         self._first_frames = _draw_first_frames(options.colors, options.pipe_gap) if self._renderer else None
         shape, dtype = ((c.FRAME_SIZE, c.FRAME_SIZE, 1), np.uint8) if self._renderer else ((c.N_FEATURES,), np.float32)
@@ -152,7 +151,7 @@ class FlappyBatch:
         actions = self._check(actions, idle)
         self.rewards[:] = 0
         before = state = self.state
-        for _ in range(self.frame_skip):
+        for _ in range(self.options.frame_skip):
             before = state
             state = self._play_frame(before, actions)
         self.state = state
@@ -183,7 +182,7 @@ class FlappyBatch:
         if np.count_nonzero(entering):  # faster than any()
             for game in np.flatnonzero(entering & ~before.terminated).tolist():
                 self._next_gap[game] = rules.draw_gaps(self.generator(game), 1)[0]
-        state, events = rules.step(before, actions, self._next_gap, self.pipe_gap, self.flap_cooldown)
+        state, events = rules.step(before, actions, self._next_gap, self.options.pipe_gap, self.options.flap_cooldown)
         if self._over:
             over = before.terminated
             for new, old in zip(state, before, strict=True):
@@ -202,8 +201,8 @@ class FlappyBatch:
         :param state: the games after it
         """
         if self._renderer is None:
-            self.observations[:] = rules.features(state, self.pipe_gap)
-        elif self.frame_skip == 1:
+            self.observations[:] = rules.features(state, self.options.pipe_gap)
+        elif self.options.frame_skip == 1:
             self._renderer.draw(state, self.observations)
         else:
             np.logical_not(before.terminated, out=self._pooled)
@@ -215,7 +214,7 @@ class FlappyBatch:
             self.observations[games] = self._first_frames[ground_phase(self.state.ground_x[games])]
         else:
             state = rules.GameState(*(field[..., games] for field in self.state))
-            self.observations[games] = rules.features(state, self.pipe_gap)
+            self.observations[games] = rules.features(state, self.options.pipe_gap)
 
     def get_game(self, game: int) -> rules.GameState:
         """
@@ -244,7 +243,7 @@ class FlappyBatch:
         :param game: number of the game
         :param show_score: whether to draw the score, as upstream does for people
         """
-        return draw_frame(self.get_game(game), load_sprites(self.options.colors), self.pipe_gap, show_score)
+        return draw_frame(self.get_game(game), load_sprites(self.options.colors), self.options.pipe_gap, show_score)
 
     def get_state(self) -> Snapshot:
         """Return all that the batch remembers."""

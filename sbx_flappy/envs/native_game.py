@@ -116,6 +116,7 @@ class NativeGame:
         """
         Go on from what :meth:`get_state` returned, here or in another env with the same options.
 
+        :param saved: what :meth:`get_state` returned
         :raises TypeError, ValueError: if it is not, see :func:`~.saved_game.check_saved_game`; the game is unchanged
         """
         saved = check_saved_game(saved)
