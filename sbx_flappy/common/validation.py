@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 
+from sbx_flappy.arguments import check_integer as check_integer
+
 #: The largest finite float32
 MAX = float(np.finfo(np.float32).max)
 
@@ -35,16 +37,6 @@ def check_keywords(init: F) -> F:
         init(self, *args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
-
-
-def check_integer(name: str, value: Any, low: int = 1) -> None:
-    """
-    Check an integer.
-
-    :raises ValueError: if a value is not an integer of at least ``low``
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"`{name}` must be an integer of at least {low}, got {value!r}.")
 
 
 def check_number(name: str, value: Any, low: float = -MAX, high: float = MAX) -> None:

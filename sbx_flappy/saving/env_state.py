@@ -21,7 +21,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper, VecFrameStack
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
-from sbx_flappy.envs import vec_env
+from sbx_flappy.envs.layers import get_class_name, get_class_path, get_wrappers
 
 State = dict[str, Any]
 
@@ -46,8 +46,6 @@ KNOWN_LAYERS: dict[str, tuple[str, ...]] = {
         *("checked_reset", "checked_step", "checked_render", "checked_data_reuse", "close_called"),
     ),
 }
-#: RL-Zoo's copy, which takes the place of gymnasium's as soon as RL-Zoo is imported
-SAME_LAYERS = {"rl_zoo3.gym_patches.PatchedTimeLimit": "gymnasium.wrappers.common.TimeLimit"}
 #: Attributes of layers that are not known here which no step changes
 SETTINGS = (
     *("env", "venv", "spec", "metadata", "render_mode", "class_attributes", "obs_spaces", "num_envs"),
@@ -151,7 +149,7 @@ class ResumableEnv(gym.Wrapper):
 
     def get_layer_names(self) -> list[str]:
         """Return the names of the env's wrappers and its own."""
-        return list(map(short_name_of, _stack(self.env)))
+        return list(map(get_class_name, _stack(self.env)))
 
 
 def is_remote(base: VecEnv) -> bool:
@@ -164,25 +162,14 @@ def _describe(wrappers: list[VecEnvWrapper], base: Any) -> State:
     local = [] if is_remote(base) else base.envs
     return {
         "n_envs": base.num_envs,
-        "wrappers": list(map(short_name_of, wrappers)),
-        "envs": [list(map(short_name_of, _stack(env))) for env in local] or base.env_method("get_layer_names"),
+        "wrappers": list(map(get_class_name, wrappers)),
+        "envs": [list(map(get_class_name, _stack(env))) for env in local] or base.env_method("get_layer_names"),
     }
 
 
 def _in_words(chain: State) -> str:
     stacks = sorted({" of ".join(stack) for stack in chain["envs"]})
     return " of ".join([*chain["wrappers"], f"{chain['n_envs']} {', '.join(stacks)}"])
-
-
-def name_of(layer: Any) -> str:
-    """Return the full name of a layer's class, gymnasium's own for RL-Zoo's copy of it."""
-    name = vec_env.name_of(layer)
-    return SAME_LAYERS.get(name, name)
-
-
-def short_name_of(layer: Any) -> str:
-    """Return the name of a layer's class without its module, which may be ``__main__`` in one program and not in another."""
-    return name_of(layer).rpartition(".")[2]
 
 
 def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
@@ -206,7 +193,7 @@ def _split(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
 
 def _stack(env: gym.Env) -> list[gym.Env]:
     """Return an env's wrappers, outermost first, and the env itself."""
-    wrappers = vec_env.wrappers_of(env)
+    wrappers = get_wrappers(env)
     layers = [*wrappers, wrappers[-1].env if wrappers else env]
     return [layer for layer in layers if not isinstance(layer, ResumableEnv)]
 
@@ -300,8 +287,8 @@ def _write(layer: Any, state: State, generators: list[np.random.Generator]) -> N
 
 def _names(layer: Any) -> list[str]:
     """Return the attributes of a layer that may change."""
-    if name_of(layer) in KNOWN_LAYERS:
-        return [name for name in KNOWN_LAYERS[name_of(layer)] if hasattr(layer, name)]
+    if get_class_path(layer) in KNOWN_LAYERS:
+        return [name for name in KNOWN_LAYERS[get_class_path(layer)] if hasattr(layer, name)]
     if _own_methods(layer):
         own = ("_np_random", "_np_random_seed", "action_space", "observation_space")
         return [name for name in own if name in vars(layer)]

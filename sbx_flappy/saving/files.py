@@ -5,14 +5,11 @@ The description, the entry :data:`archive.DESCRIPTION`, holds all that a model i
 Tensors are not stored twice: it says where in the entries that torch wrote each one's bytes lie.
 """
 
-import glob
 import hashlib
 import io
 import json
 import os
 import pathlib
-import tempfile
-import time
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -24,6 +21,7 @@ from gymnasium import spaces
 from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.utils import get_system_info
 
+from sbx_flappy.atomic_files import replace_file
 from sbx_flappy.saving.archive import DESCRIPTION, FORMAT, ArrayReader, Path, RefusedError, one_error, open_archive, storages
 from sbx_flappy.saving.codec import DecodingError, Encoder, EncodingError, decode
 
@@ -31,8 +29,6 @@ from sbx_flappy.saving.codec import DecodingError, Encoder, EncodingError, decod
 UNSUPPORTED = "$unsupported"
 #: Attributes that are made of others when a model is built
 DERIVED = frozenset({"lr_schedule"})
-#: Temporary files of a process that was killed are removed after so many seconds
-STALE = 3600
 
 
 def add_description(file: io.BytesIO, attributes: Mapping[str, Any], parameters: dict[str, Any]) -> None:
@@ -202,29 +198,8 @@ def write(path: Path, content: io.BytesIO) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(content.getbuffer())  # a device or a pipe
         return
-    replace(target, content.getbuffer())
-
-
-def replace(target: pathlib.Path, content: bytes | memoryview) -> None:
-    """
-    Give a path new content in one step: if the process ends at any moment before, it has the old one.
-
-    :param target: no link, device or folder, in a folder that exists
-    :param content: the whole file
-    """
-    _remove_stale(target)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _mode(target))
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-    _sync_folder(target.parent)
+    with replace_file(target) as file:
+        file.write(content.getbuffer())
 
 
 def _target(path: pathlib.Path) -> pathlib.Path:
@@ -237,31 +212,3 @@ def _target(path: pathlib.Path) -> pathlib.Path:
         warnings.warn(f"Path '{path.parent}' does not exist. Will create it.", stacklevel=4)
         path.parent.mkdir(exist_ok=True, parents=True)
     return pathlib.Path(os.path.realpath(path))  # a link stays one
-
-
-def _mode(target: pathlib.Path) -> int:
-    """Return the permissions that the file has, or that a new one gets."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _remove_stale(target: pathlib.Path) -> None:
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        try:
-            if time.time() - left.stat().st_mtime > STALE:
-                left.unlink()
-        except OSError:
-            pass  # another process was faster, or owns it
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-    """Let the new name of the file outlive a loss of power, where the system can do that."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

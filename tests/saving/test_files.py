@@ -37,7 +37,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from sbx_flappy import PPO
+from sbx_flappy import PPO, atomic_files
 from sbx_flappy.common.features_extractors import BaseFeaturesExtractor
 from sbx_flappy.ppo import MlpPolicy
 from sbx_flappy.saving import files
@@ -676,7 +676,7 @@ def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path: Path) -> 
     old, new = tmp_path / ".model.zip.abc.tmp", tmp_path / ".model.zip.def.tmp"
     for path in (old, new):
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * files.STALE,) * 2)
+    os.utime(old, (time.time() - 2 * atomic_files.STALE_SECONDS,) * 2)
     make_model().save(tmp_path / "model")
     assert sorted(os.listdir(tmp_path)) == [new.name, "model.zip"]
 
