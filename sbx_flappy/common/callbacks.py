@@ -5,7 +5,7 @@ import os
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
-from sbx_flappy.saving.resume import State
+from sbx_flappy.saving.layer_state import State
 
 
 class ResumableCheckpointCallback(BaseCallback):

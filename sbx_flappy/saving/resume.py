@@ -4,15 +4,13 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sbx_flappy.saving.env_state import copy_plain, get_env_state, set_env_state
-
-State = dict[str, Any]
+from sbx_flappy.saving.env_state import get_env_state, set_env_state
+from sbx_flappy.saving.layer_state import State, copy_plain
 
 VERSION = 1
 #: The model's counters, and what it keeps of the environment from one iteration to the next

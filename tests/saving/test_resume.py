@@ -35,7 +35,8 @@ from stable_baselines3.common.vec_env import (
 
 from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.common.callbacks import ResumableCheckpointCallback
-from sbx_flappy.saving.env_state import ResumableEnv, copy_plain, get_env_state, set_env_state
+from sbx_flappy.saving.env_state import ResumableEnv, get_env_state, set_env_state
+from sbx_flappy.saving.layer_state import copy_plain
 from tests.oracle import OBSERVATIONS, RandomEnv, make_env
 
 ROOT = Path(__file__).parents[2]
