@@ -28,6 +28,8 @@ LABELS = {
     "trpo": "TRPO",
     "qrdqn": "QR-DQN",
 }
+#: Tables that are shown as they are
+TRIALS = ("recipes-pixels", "recipes-gamma", "recipes-v1", "blog-cartpole", "blog-flappy")
 #: Pipes whose first checkpoint the table of learning curves names
 MARKS = (50, 500, 1000)
 MARKED = re.compile(r"(<!-- begin: ([\w-]+) -->\n)(.*?)(\n?<!-- end -->)", re.DOTALL)
@@ -76,6 +78,12 @@ def duration(seconds: Sequence[float]) -> str:
         return span(seconds, "s")
     minutes = [each / 60 for each in seconds]
     return span(minutes, "min", 1 if max(minutes) < 10 else 0)
+
+
+def trials(name: str) -> str:
+    """Return a table of results as it is: single measurements, each described in words."""
+    rows = read_csv(name)
+    return to_markdown(list(rows[0]), [list(row.values()) for row in rows])
 
 
 # --- Agents -----------------------------------------------------------------------------------------------------------
@@ -235,6 +243,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "speed-commands": commands,
     "engine": engine,
+    **{name: partial(trials, name) for name in TRIALS},
     **{f"steps-{env_id}": partial(steps_table, env_id, without=(1_250_000, 1_750_000)) for env_id in ENV_IDS[2:]},
 }
 

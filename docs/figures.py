@@ -31,14 +31,15 @@ from sbx_flappy.envs.constants import (
     FLAP,
     FRAME_SIZE,
     GAMES,
-    GLIDE,
+    NO_FLAP,
     PIPE_WIDTH,
     PLAYER_HEIGHT,
     PLAYER_X,
     SCREEN_HEIGHT,
     SCREEN_WIDTH,
 )
-from sbx_flappy.envs.wrappers import FlapCooldown, PixelObservation, UpstreamGame
+from sbx_flappy.envs.pygame_game import UpstreamGame
+from sbx_flappy.envs.wrappers import FlapCooldown, PixelObservation
 from sbx_flappy.zoo.evaluation import SEED
 
 GAME = GAMES["v0"]
@@ -56,7 +57,7 @@ def choose(features: np.ndarray) -> int:
         SCREEN_HEIGHT,
     )  # left end, lower end of the upper one, ...
     bottom = next(bottom for left, _, bottom in pipes if left + PIPE_WIDTH > PLAYER_X)
-    return FLAP if features[9] * SCREEN_HEIGHT + PLAYER_HEIGHT > bottom - 45 else GLIDE
+    return FLAP if features[9] * SCREEN_HEIGHT + PLAYER_HEIGHT > bottom - 45 else NO_FLAP
 
 
 def play(n_steps: int, seed: int = 0) -> tuple[list[int], list[np.ndarray]]:

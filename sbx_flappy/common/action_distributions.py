@@ -64,6 +64,8 @@ class DistributionSpec:
 
     def __call__(self, mean_actions: jax.Array, log_std: jax.Array | None, latent: jax.Array) -> distributions.Distribution:
         """
+        Return the distribution over actions.
+
         :param mean_actions: output of the action layer (means or logits), float32 ``[B, A]``
         :param log_std: the learned log standard deviations, or None for discrete actions
         :param latent: input of the action layer, float32 ``[B, L]``

@@ -65,7 +65,7 @@ class BaseJaxPolicy(BasePolicy):
 
     @property
     def prefers_steps(self) -> bool:
-        """Whether an update runs faster step by step than as one program, see ``common.programs``."""
+        """Whether an update runs faster step by step than as one program, see ``ppo.update``."""
         return self.has_convolutions and self.jax_device.platform == "cpu"
 
     def on_device(self, tree: PyTree) -> PyTree:

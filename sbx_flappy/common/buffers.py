@@ -51,7 +51,7 @@ def buffer_class_for(observation_space: spaces.Space, rollout_buffer_class: Any)
 
     :param observation_space: the environment's
     :param rollout_buffer_class: the user's choice, or None
-    :raises TypeError: if that is no rollout buffer
+    :raises TypeError: if that is not a rollout buffer
     """
     if rollout_buffer_class is None:
         return DictRolloutBuffer if isinstance(observation_space, spaces.Dict) else RolloutBuffer

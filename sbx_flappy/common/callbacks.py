@@ -5,16 +5,18 @@ import os
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm
-from sbx_flappy.saving.resume import State
+from sbx_flappy.saving.layer_state import State
 
 
 class ResumableCheckpointCallback(BaseCallback):
     """
-    Saves a training after every ``save_freq`` calls of ``env.step()``, at the beginning of the next iteration, and at its
-    end: with the states of environment and random generators, so that it can go on as if it had never stopped.
+    Save a training so that it can go on as if it had never stopped.
 
-    ``model = PPO.load(file, env=env)`` and ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)`` go on; as
-    with SB3's ``CheckpointCallback``, a call steps all the environments, and the files are named after the time steps.
+    A file has the states of environment and random generators. It is written after every ``save_freq`` calls of
+    ``env.step()``, at the beginning of the next iteration, and at the end of the training. As with SB3's
+    ``CheckpointCallback``, a call steps all the environments, and the files are named after the time steps.
+    To go on: ``model = PPO.load(file, env=env)``, then
+    ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``.
 
     :param save_freq: Save checkpoints every ``save_freq`` call of the callback.
     :param save_path: Path to the folder where the model will be saved.
@@ -36,12 +38,14 @@ class ResumableCheckpointCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         if not isinstance(self.model, JaxOnPolicyAlgorithm):
-            raise TypeError(f"Only sbx_flappy's PPO can be saved so that it goes on where it was, not {self.model!r}.")
+            raise TypeError(
+                f"Only a model of sbx_flappy can be saved so that its training resumes exactly, not {self.model!r}."
+            )
         os.makedirs(self.save_path, exist_ok=True)
 
     def _on_training_start(self) -> None:
         self._saved_at = self.n_calls
-        self.model.get_resume_state()  # rather now than after an hour
+        self.model.resumption.get_state(self.model)  # rather now than after an hour
 
     def _on_step(self) -> bool:
         return True
@@ -52,7 +56,7 @@ class ResumableCheckpointCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         # RL-Zoo calls this twice, and also after Ctrl-C
-        if self.n_calls > self._saved_at and not self.model.is_within_iteration:
+        if self.n_calls > self._saved_at and not self.model.resumption.is_within_iteration:
             self._save()
 
     def _save(self) -> None:
@@ -65,7 +69,7 @@ class ResumableCheckpointCallback(BaseCallback):
 
 class ResumePointCallback(BaseCallback):
     """
-    Remembers the beginning of the current iteration, for :meth:`JaxOnPolicyAlgorithm.rewind` after an interruption.
+    Remember the beginning of the current iteration, for :meth:`Resumption.rewind` after an interruption.
 
     ``state`` is None before the first iteration, and where the environment's state cannot be saved; ``obstacle`` says why.
     """
@@ -82,6 +86,6 @@ class ResumePointCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         try:
-            self.state = self.model.get_resume_state()
+            self.state = self.model.resumption.get_state(self.model)
         except ValueError as e:
             self.state, self.obstacle = None, str(e)

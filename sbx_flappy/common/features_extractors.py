@@ -33,6 +33,8 @@ NOT_AN_IMAGE = (
 
 def check_image_size(space: spaces.Space, layers: tuple[tuple[int, int, int], ...] = NATURE_CNN) -> None:
     """
+    Check that images are large enough for convolutions without padding.
+
     :param space: of images, channels first
     :param layers: (features, kernel size, stride) of each convolution
     :raises ValueError: if the images are too small for the convolutions
@@ -71,6 +73,7 @@ class BaseFeaturesExtractor(nn.Module):
     """
 
     def __call__(self, observations: Any) -> jax.Array:
+        """Return the features of preprocessed observations."""
         raise NotImplementedError
 
     @classmethod
@@ -88,6 +91,7 @@ class FlattenExtractor(BaseFeaturesExtractor):
     """Flattens observations."""
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return observations float32 ``[B, ...]`` as ``[B, features_dim]``."""
         return observations.reshape(observations.shape[0], math.prod(observations.shape[1:]))
 
 
@@ -108,14 +112,17 @@ class NatureCNN(BaseFeaturesExtractor):
     layers: tuple[tuple[int, int, int], ...] = NATURE_CNN
 
     def setup(self) -> None:
+        """Create the layers, under torch SB3's names."""
         self.cnn = ConvolutionStack(self.layers, self.padding)
         self.linear = Mlp((self.features_dim,), nn.relu)
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return the features of images, float32 ``[B, C, H, W]`` to ``[B, features_dim]``."""
         return self.linear(self.cnn(observations))
 
     @classmethod
     def for_space(cls, observation_space: spaces.Space, **kwargs: Any) -> "BaseFeaturesExtractor":
+        """Return an extractor for a space of images, see the base class."""
         assert isinstance(observation_space, spaces.Box), (
             f"{cls.__name__} must be used with a gym.spaces.Box ",
             f"observation space, not {observation_space}",
@@ -145,6 +152,7 @@ class Extractors(nn.Module):
 
     @nn.compact
     def __call__(self, observations: dict[str, jax.Array]) -> jax.Array:
+        """Return the features of a dictionary of observations, float32 ``[B, features_dim]``."""
         features = []
         for key in self.keys:
             extractor = NatureCNN(self.cnn_output_dim, name=key) if key in self.image_keys else FlattenExtractor()
@@ -168,13 +176,16 @@ class CombinedExtractor(BaseFeaturesExtractor):
     normalized_image: bool = False
 
     def setup(self) -> None:
+        """Create the extractors of the keys, under torch SB3's name."""
         self.extractors = Extractors(self.keys, self.image_keys, self.cnn_output_dim)
 
     def __call__(self, observations: dict[str, jax.Array]) -> jax.Array:
+        """Return the features of a dictionary of observations, float32 ``[B, features_dim]``."""
         return self.extractors(observations)
 
     @classmethod
     def for_space(cls, observation_space: spaces.Space, **kwargs: Any) -> "BaseFeaturesExtractor":
+        """Return an extractor for a space of dictionaries, see the base class."""
         assert isinstance(observation_space, spaces.Dict), (
             f"CombinedExtractor must be used with a gym.spaces.Dict observation space, not {observation_space} "
             "(you are probably using `MultiInputPolicy` instead of `MlpPolicy` or `CnnPolicy`)"
@@ -225,7 +236,7 @@ def make_features_extractor(cls: Any, observation_space: spaces.Space, kwargs: d
         hash(extractor)
     except TypeError as e:
         raise TypeError(
-            f"The fields of {cls.__name__} must be hashable (numbers, strings, tuples), as they select a program: {e}. "
-            "What it needs of the space is best derived in `for_space`, see `BaseFeaturesExtractor`."
+            f"The fields of {cls.__name__} must be hashable (numbers, strings, tuples), because they select a compiled "
+            f"program: {e}. Derive what depends on the space in `for_space`, see `BaseFeaturesExtractor`."
         ) from e
     return extractor

@@ -42,14 +42,17 @@ class FlapJaxMlp(BaseFeaturesExtractor):
     features_dim: int = 512
 
     def setup(self) -> None:
+        """Create the layers."""
         self.flatten = FlattenExtractor()
         self.linear = Mlp((self.features_dim,), nn.relu)
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return the features of observations float32 ``[B, ...]``, float32 ``[B, features_dim]``."""
         return self.linear(self.flatten(observations))
 
     @classmethod
     def for_space(cls, observation_space: spaces.Space, **kwargs: Any) -> "BaseFeaturesExtractor":
+        """Return an extractor for any space but a dictionary, see the base class."""
         if isinstance(observation_space, spaces.Dict):
             raise ValueError(f"FlapJaxMlp takes one array, not the space {observation_space}; use CombinedExtractor.")
         check_integer("features_dim", kwargs.get("features_dim", cls.features_dim))

@@ -17,7 +17,7 @@ from sbx_flappy.common import programs, state_dicts
 from sbx_flappy.common.action_distributions import draw_exploration_noise
 from sbx_flappy.common.seeding import new_key
 from sbx_flappy.functional.networks import ActorCritic
-from sbx_flappy.functional.types import ExplorationNoise, PyTree, Variables
+from sbx_flappy.functional.types import Array, ExplorationNoise, PyTree, Variables
 
 EXTRACTORS = ("features_extractor", "vf_features_extractor")
 #: The parts of the parameter tree, in the order in which torch SB3 makes them; log_std comes first in a state dict
@@ -80,7 +80,7 @@ _limit: contextvars.ContextVar[float] = contextvars.ContextVar("limit", default=
 @contextmanager
 def limit_parameters(n_parameters: int) -> Iterator[None]:
     """
-    Let no larger network be made: a file that describes a huge one is to be refused before memory is taken.
+    Refuse larger networks: a file that describes a huge one is refused before it takes memory.
 
     :param n_parameters: as many as the file holds
     """
@@ -109,7 +109,7 @@ def find_shapes(network: ActorCritic, observation_space: spaces.Space) -> PyTree
     jax.eval_shape(init, example_observations(observation_space))
     n_parameters = sum(math.prod(leaf.shape) for leaf in shapes.values())
     if n_parameters > _limit.get():
-        raise ValueError(f"The network has {n_parameters} parameters, the file holds fewer.")
+        raise ValueError(f"The network has {n_parameters} parameters, but the file holds fewer.")
     return state_dicts.build(shapes)
 
 
@@ -150,7 +150,7 @@ def initial_variables(
     noise: ExplorationNoise | None = None
     for name in (name for name in PARTS if name in shapes):
         if name in EXTRACTORS and not own_extractor:
-            variables = _init_extractor(network, name, observation_space)
+            variables = dict(init_extractor(network, name, new_key(), example_observations(observation_space)))
             params[name] = variables.pop("params", {})
             state.update({collection: {**state.get(collection, {}), name: tree} for collection, tree in variables.items()})
         elif name == "log_std":
@@ -198,10 +198,17 @@ def _orthogonal_layer(layer: PyTree, gain: float) -> PyTree:
     return {name: new.get(name, np.zeros(leaf.shape, np.float32)) for name, leaf in layer.items()}
 
 
-def _init_extractor(network: ActorCritic, name: str, observation_space: spaces.Space) -> PyTree:
-    extractor = getattr(network, name)
-    init = jax.jit(lambda key, observations: init_module(extractor, key, network.preprocess(observations)))
-    return dict(init(programs.as_key(new_key()), example_observations(observation_space)))
+@programs.program("network", "name")
+def init_extractor(network: ActorCritic, name: str, key: Array, observations: PyTree) -> PyTree:
+    """
+    Return the initial variables of a features extractor by collection.
+
+    :param network: actor and critic
+    :param name: one of :data:`EXTRACTORS`
+    :param key: data of a key, uint32 ``[2]``
+    :param observations: raw observations ``[B, ...]``
+    """
+    return init_module(getattr(network, name), programs.as_key(key), network.preprocess(observations))
 
 
 def check_action_bias(action_bias_init: Any, shape: tuple[int, ...]) -> np.ndarray:

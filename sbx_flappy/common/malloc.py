@@ -18,8 +18,8 @@ def keep_freed_memory() -> bool:
     """
     Let the C library keep memory that is freed, instead of asking the kernel for the same pages again and again.
 
-    A compiled step on images works in some ten megabytes, which it allocates and frees. By default glibc maps such a block
-    anew each time, and the kernel has to clear it page by page: a third of a step's time with the settings of FlappyBird-v0.
+    A compiled step on images works in some tens of megabytes, which it allocates and frees. By default glibc maps such a block
+    again each time, and the kernel has to clear it page by page: a third of a step's time with the settings of FlappyBird-v0.
     The setting is one of the process. Where the user has made it (``GLIBC_TUNABLES``, ``MALLOC_MMAP_THRESHOLD_`` or
     ``MALLOC_TRIM_THRESHOLD_`` in the environment) it stays theirs.
 

@@ -1,149 +1,37 @@
 """SB3's ``OnPolicyAlgorithm`` over a policy in JAX: the same loop, hooks and names."""
 
-import inspect
-import io
-import pathlib
-import time
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import check_for_correct_spaces, obs_as_tensor
+from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sbx_flappy.common.base_class import JaxAlgorithm
 from sbx_flappy.common.buffers import buffer_class_for
-from sbx_flappy.common.devices import get_device_name, get_jax_device, get_torch_device
-from sbx_flappy.common.initialization import limit_parameters
 from sbx_flappy.common.policies import ActorCriticPolicy
-from sbx_flappy.common.preprocessing import check_supported
-from sbx_flappy.common.seeding import first_env_seed
-from sbx_flappy.common.validation import check_finite, suggest
-from sbx_flappy.saving import files, resume
-from sbx_flappy.saving.archive import UNREADABLE, check_archive
-from sbx_flappy.saving.env_state import set_env_state
+from sbx_flappy.common.validation import check_finite
 
 SelfJaxOnPolicyAlgorithm = TypeVar("SelfJaxOnPolicyAlgorithm", bound="JaxOnPolicyAlgorithm")
 
 
-class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
+class JaxOnPolicyAlgorithm(JaxAlgorithm, OnPolicyAlgorithm):
     """
-    The base of on-policy algorithms whose policy is in JAX.
+    The base of on-policy algorithms whose policy is in JAX: SB3's ``OnPolicyAlgorithm`` with rollouts by compiled programs.
 
-    ``learn``, ``save``, ``set_parameters`` and the rest are SB3's own methods: the policy and its optimizer offer what
-    these ask for.
-
-    Difference: with a seed, the environments' seeds are those of :func:`first_env_seed` and the following, so that the games
-    of models with neighbouring seeds are not the same.
+    ``learn`` and the rest are SB3's own methods: the policy and its optimizer offer what these ask for.
     """
 
     policy: ActorCriticPolicy  # type: ignore[assignment]
-    #: torch SB3's policies and ours that do the same, for models saved by torch SB3 and for callers who pass the classes
-    torch_policy_classes: dict[type, type[ActorCriticPolicy]] = {}
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._device_name = get_device_name(get_jax_device(kwargs.pop("device", "auto")))
-        kwargs["device"] = "cpu"
-        #: What `learn` goes on from, until it does
-        self._resume_state: resume.State | None = None
-        #: States of the global generators with which the next iteration begins, where they are not the current ones
-        self._iteration_generators: resume.State | None = None
-        self._within_iteration = False
-        super().__init__(*args, **kwargs)
-
-    @property
-    def _jax_device(self) -> jax.Device:
-        return get_jax_device(self._device_name)
-
-    @property
-    def device(self) -> th.device:
-        """The device that the networks run on, as torch would name it, or what it was set to."""
-        return self.__dict__.get("_named_device", get_torch_device(self._jax_device))
-
-    @device.setter
-    def device(self, device: th.device) -> None:
-        """As in SB3, setting it moves nothing; what SB3's own constructor sets was decided by JAX before."""
-        if "policy" in self.__dict__:
-            self._named_device = device
-
-    def _excluded_save_params(self) -> list[str]:
-        own = ("_device_name", "_named_device", "_resume_state", "_iteration_generators", "_within_iteration")
-        return [*super()._excluded_save_params(), *own]
-
-    @staticmethod
-    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
-        check_supported(getattr(env, "observation_space", None))
-        return OnPolicyAlgorithm._wrap_env(env, verbose, monitor_wrapper)
-
-    def _setup_model(self) -> None:
-        if self.env is None and not hasattr(self, "observation_space"):
-            raise ValueError("`env` must be an environment or its id, got None.")
-        if not isinstance(self.policy_kwargs, dict):
-            raise TypeError(f"`policy_kwargs` must be a dictionary, got {self.policy_kwargs!r}.")
-        self.policy_class = self._own_policy_class(self.policy_class)
-        self.policy_kwargs = self._own_policy_kwargs(self.policy_kwargs)
-        self._check_hyperparameters()
+    def _translate_arguments(self) -> None:
+        super()._translate_arguments()
         self.rollout_buffer_class = buffer_class_for(self.observation_space, self.rollout_buffer_class)
-        super()._setup_model()
-        self.policy.to(self._jax_device)
-
-    def _check_hyperparameters(self) -> None:
-        """
-        Check what the constructor or ``load`` was given.
-
-        :raises ValueError: for what can only be a mistake
-        """
-
-    def _own_policy_kwargs(self, policy_kwargs: dict[str, Any]) -> dict[str, Any]:
-        """
-        Return the arguments of the policy in terms of this package.
-
-        :param policy_kwargs: what the user gave, or what a file of torch SB3 holds
-        """
-        return policy_kwargs
-
-    def _own_policy_class(self, policy_class: Any) -> type[ActorCriticPolicy]:
-        """
-        Return the policy's class of this package.
-
-        :param policy_class: one of this package's, or the class of torch SB3 that it stands for
-        :raises ValueError: for any other
-        """
-        own = self.torch_policy_classes.get(policy_class, policy_class) if isinstance(policy_class, type) else policy_class
-        if isinstance(own, type) and issubclass(own, ActorCriticPolicy):
-            return own
-        raise ValueError(
-            f"`policy` must be one of {list(self.policy_aliases)} or a subclass of the policies of sbx_flappy.ppo, got "
-            f"{policy_class!r}: a policy in torch, or that of another algorithm, cannot be used here."
-        )
-
-    def set_random_seed(self, seed: int | None = None) -> None:
-        """
-        Set the seed of the pseudo-random generators (python, numpy, pytorch, gym, action_space).
-
-        :param seed: the environments get :func:`first_env_seed` of it and the following numbers
-        """
-        super().set_random_seed(seed)
-        if seed is not None and self.env is not None:
-            self.env.seed(first_env_seed(seed))
-
-    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
-        """
-        Set the environment, see SB3's method.
-
-        :param env: The environment for learning a policy; in place of another one, ``learn`` goes on from no file
-        :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
-        """
-        before = self.env
-        super().set_env(env, force_reset)
-        if before is not None and before is not self.env:
-            self.drop_resume_state("there is another environment")
 
     def _setup_learn(
         self,
@@ -155,101 +43,9 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
     ) -> tuple[int, BaseCallback]:
         assert self.env is not None, "There is no environment to learn in: pass `env` to `load`, or call `set_env`."
         if reset_num_timesteps:
-            self.drop_resume_state("`reset_num_timesteps=True` starts anew")
-        state, self._iteration_generators, self._within_iteration = self._resume_state, None, False
-        if state is not None:
-            set_env_state(self.env, state["env"])
-            resume.put_back(self, state)
-        result = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
-        if state is not None:
-            self.start_time = time.time_ns() - int(state["elapsed"] * 1e9)
-            self._num_timesteps_at_start = state["attributes"]["_num_timesteps_at_start"]
-            self._iteration_generators, self._resume_state = state["generators"], None
-        return result
-
-    # --- going on as if the training had never stopped --------------------------------------------------------------
-
-    def get_resume_state(self) -> resume.State:
-        """
-        Return what a training needs, besides the model, to go on as if it had never stopped: plain containers and arrays.
-
-        :raises ValueError: within an iteration, before any training, or if the environment's state cannot be saved
-        """
-        if self._resume_state is not None:
-            return self._resume_state
-        if self._within_iteration:
-            raise ValueError(
-                "A training can be taken up between two iterations only, and this is in the midst of one: save with "
-                "sbx_flappy.common.callbacks.ResumableCheckpointCallback, or after `learn`."
-            )
-        if self.env is None or self._last_obs is None:
-            raise ValueError("There is no training yet that could be taken up: call `learn` first.")
-        return resume.take(self, self._iteration_generators or resume.generator_states())
-
-    def rewind(self, state: resume.State) -> None:
-        """
-        Go back to the beginning of an iteration that was left in its midst, before its update.
-
-        ``learn(..., reset_num_timesteps=False)`` and ``save(..., resumable=True)`` go on from there.
-
-        :param state: of :meth:`get_resume_state`, from the iteration's beginning
-        """
-        assert self.env is not None
-        set_env_state(self.env, state["env"])
-        resume.put_back(self, state)
-        self._resume_state, self._within_iteration = state, False
-
-    def drop_resume_state(self, reason: str = "") -> None:
-        """
-        Let ``learn`` reset the environment, also where a file would let it go on.
-
-        :param reason: for the message
-        """
-        if self._resume_state is not None and self.verbose >= 1 and reason:
-            print(f"The training does not go on where it was saved: {reason}.")
-        self._resume_state = None
-
-    @property
-    def is_within_iteration(self) -> bool:
-        """Whether an iteration has begun that its update has not ended."""
-        return self._within_iteration
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether the next ``learn(..., reset_num_timesteps=False)`` goes on where the training was saved."""
-        return self._resume_state is not None
-
-    def save(
-        self,
-        path: str | pathlib.Path | io.BufferedIOBase,
-        exclude: Iterable[str] | None = None,
-        include: Iterable[str] | None = None,
-        resumable: bool = False,
-    ) -> None:
-        """
-        Save all the attributes of the object and the model parameters in a zip-file, see SB3's method.
-
-        The file is SB3's, with a description in plain JSON for ``load(..., safe=True)``. It is written whole or not at all: if
-        the process is killed, the previous file is still there.
-
-        :param path: path to the file where the rl agent should be saved
-        :param exclude: name of parameters that should be excluded in addition to the default ones
-        :param include: name of parameters that might be excluded but should be included anyway
-        :param resumable: (not in SB3) also save the states of environment and random generators, so that
-            ``learn(..., reset_num_timesteps=False)`` of the loaded model goes on as if it had never stopped
-        :raises ValueError: see :meth:`get_resume_state`
-        """
-        content, pending = files.begin(path), self._resume_state
-        if resumable:
-            self._resume_state, include = self.get_resume_state(), [*(include or []), "_resume_state"]
-        try:
-            super().save(content, exclude, include)
-            files.add_description(content, self.__dict__, self.get_parameters())
-        finally:
-            self._resume_state = pending
-        files.write(path, content)
-
-    # ----------------------------------------------------------------------------------------------------------------
+            self.resumption.drop("`reset_num_timesteps=True` starts a new training", self.verbose)
+        with self.resumption.continuing(self):
+            return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -267,18 +63,15 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
             False if callback terminated rollout prematurely.
         :raises ValueError: if the environment returns NaN or infinity
         """
-        if self._iteration_generators is not None:
-            resume.set_generator_states(self._iteration_generators)
-        self._iteration_generators = resume.generator_states()
-        assert self._last_obs is not None, "No previous observation was provided"
-        check_finite("observations", self._last_obs, self.num_timesteps)
-        self.policy.set_training_mode(False)
-        n_steps = 0
-        rollout_buffer.reset()
-        if self.use_sde:
-            self.policy.reset_noise(env.num_envs)
-        callback.on_rollout_start()
-        self._iteration_generators, self._within_iteration = None, True
+        with self.resumption.begin_rollout():
+            assert self._last_obs is not None, "No previous observation was provided"
+            check_finite("observations", self._last_obs, self.num_timesteps)
+            self.policy.set_training_mode(False)
+            n_steps = 0
+            rollout_buffer.reset()
+            if self.use_sde:
+                self.policy.reset_noise(env.num_envs)
+            callback.on_rollout_start()
 
         while n_steps < n_rollout_steps:
             if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
@@ -294,7 +87,7 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
 
             callback.update_locals(locals())
             if not callback.on_step():
-                self._within_iteration = False  # `learn` ends here, and the next one begins another rollout
+                self.resumption.end_iteration()  # `learn` ends here, and the next one begins another rollout
                 return False
 
             self._update_info_buffer(infos, dones)
@@ -355,116 +148,3 @@ class JaxOnPolicyAlgorithm(OnPolicyAlgorithm):
         batch = {key: th.cat([row[key] for row in rows]) for key in rows[0]} if is_dict else th.cat(rows)
         values = self.policy.predict_values(batch)
         return {idx: (observations[i], values[i]) for i, idx in enumerate(ended)}
-
-    def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
-        """
-        Load parameters from a given zip-file or a nested dictionary, see SB3's method.
-
-        :param load_path_or_dict: path, file or dictionary of state dicts
-        :param exact_match: whether every parameter must be given
-        :param device: without effect, parameters go to where the policy is
-        :raises ValueError: if the file is truncated, damaged or no saved model
-        """
-        if not isinstance(load_path_or_dict, dict):
-            check_archive(load_path_or_dict, needs_data=False)
-        super().set_parameters(load_path_or_dict, exact_match=exact_match, device="cpu")
-
-    @classmethod
-    def load(
-        cls: type[SelfJaxOnPolicyAlgorithm],
-        path: str | pathlib.Path | io.BufferedIOBase,
-        env: Any = None,
-        device: Any = "auto",
-        custom_objects: dict[str, Any] | None = None,
-        print_system_info: bool = False,
-        force_reset: bool = True,
-        safe: bool = False,
-        **kwargs: Any,
-    ) -> SelfJaxOnPolicyAlgorithm:
-        """
-        Load the model from a zip-file, written by this package or by torch SB3, see SB3's method.
-
-        As SB3's, it unpickles, so that a file can run any code, unless ``safe`` is asked for.
-
-        :param path: path to the file (or a file-like) where to load the agent from
-        :param env: the new environment to run the loaded model on
-        :param device: Device on which the code should run.
-        :param custom_objects: Dictionary of objects to replace upon loading.
-        :param print_system_info: Whether to print system info from the saved model and the current system info
-        :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
-        :param safe: (not in SB3) read the plain description and the bytes of the arrays, and unpickle nothing: for files of
-            people you do not know
-        :param kwargs: extra arguments to change the model when loading
-        :return: new model instance with loaded parameters
-        :raises ValueError: if the file is truncated, damaged or no saved model; with ``safe``, also if it was not written
-            by this package, or holds what only a pickle can (a class or function of the user's own), which is then named
-        """
-        if safe:
-            if print_system_info:
-                files.print_system_info(path)
-            data, parameters = files.read_description(path, custom_objects or {})
-            files.check_attributes(data, cls)
-            cls._check_changes(kwargs, data)
-            return cls._assemble(data, parameters, env, device, force_reset, kwargs)
-        data = check_archive(path)
-        cls._check_changes(kwargs, data)
-        # The archive is read on the CPU; the attribute says where the model that SB3's method builds will run
-        kwargs["_device_name"] = get_device_name(get_jax_device(device))
-        try:
-            return super().load(path, env, "cpu", custom_objects, print_system_info, force_reset, **kwargs)
-        except KeyError as e:  # a state dict that is not there
-            raise ValueError(f"Error: the file {path} is not that of a whole model, it lacks {e}") from e
-
-    @classmethod
-    def _assemble(
-        cls: type[SelfJaxOnPolicyAlgorithm],
-        data: dict[str, Any],
-        parameters: dict[str, Any],
-        env: Any,
-        device: Any,
-        force_reset: bool,
-        changes: dict[str, Any],
-    ) -> SelfJaxOnPolicyAlgorithm:
-        """
-        Return a model from its attributes and state dicts, as SB3's ``load`` does.
-
-        :param data: attributes
-        :param parameters: state dicts by name
-        :param env: as of :meth:`load`, like the next two
-        :param device: Device on which the code should run.
-        :param force_reset: Force call to ``reset()`` before training to avoid unexpected behavior.
-        :param changes: attributes to replace
-        :raises ValueError: if they do not make a model
-        """
-        if "policy_kwargs" in changes and changes["policy_kwargs"] != data["policy_kwargs"]:
-            raise ValueError(
-                "The specified policy kwargs do not equal the stored policy kwargs. "
-                f"Stored kwargs: {data['policy_kwargs']}, specified kwargs: {changes['policy_kwargs']}"
-            )
-        if env is not None:
-            env = cls._wrap_env(env, data["verbose"])
-            check_for_correct_spaces(env, data["observation_space"], data["action_space"])
-            data = {**data, "n_envs": env.num_envs, **({"_last_obs": None} if force_reset else {})}
-        model = cls(policy=data["policy_class"], env=env, device=device, _init_setup_model=False)
-        model.__dict__.update({**data, **changes})
-        try:
-            with limit_parameters(files.count(parameters["policy"])):
-                model._setup_model()
-            model.set_parameters(parameters)
-        except UNREADABLE as e:
-            raise ValueError(f"Error: the attributes and parameters that were read make no model: {e}") from e
-        if model.use_sde:
-            model.policy.reset_noise()
-        return model
-
-    @classmethod
-    def _check_changes(cls, changes: dict[str, Any], data: dict[str, Any]) -> None:
-        """
-        :param changes: keyword arguments of ``load``, which become attributes
-        :param data: the saved attributes
-        :raises TypeError: for a name that neither the constructor nor the saved model knows
-        """
-        known = [name for name in inspect.signature(cls).parameters if not name.startswith("_")]
-        for name in changes:
-            if name not in known and name not in data:
-                raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument '{name}'.{suggest(name, known)}")

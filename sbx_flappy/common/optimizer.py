@@ -24,8 +24,10 @@ class ParameterOwner(Protocol):
 
 class PolicyOptimizer:
     """
-    One optimizer over all the parameters of a policy, which it does not keep alive: a model that is let go frees its memory at
-    once, and not when Python next looks for cycles.
+    One optimizer over all the parameters of a policy.
+
+    It does not keep the policy alive: a model that is no longer used frees its memory at once, and not when Python next looks
+    for cycles.
 
     :param policy: the policy whose ``params`` it belongs to
     :param optimizer_class: torch's class or a factory of optax
@@ -92,12 +94,12 @@ class PolicyOptimizer:
         :param state_dict: one of :meth:`state_dict`, or of torch's optimizer of the same kind
         :param strict: whether it must belong to the same optimizer and network
         :raises ValueError: if it does not
-        :raises ReferenceError: if the policy is no more
+        :raises ReferenceError: if the policy no longer exists
         """
         state = state_dict["state"]
         policy = self._policy_reference()
         if policy is None:
-            raise ReferenceError("The policy of this optimizer is no more: keep the model, or the policy.")
+            raise ReferenceError("The policy of this optimizer no longer exists: keep the model, or the policy.")
         fresh = self.spec.make().init(policy.params)
         n_params = len(self._param_order)
         if len(state_dict["param_groups"][0]["params"]) != n_params:

@@ -31,6 +31,7 @@ class ToFloat:
     scale: Constant = 1.0
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return scaled observations, float32 ``[B, ...]``."""
         x = jnp.asarray(observations).astype(jnp.float32)
         if self.center != 0.0:
             x = x - jnp.asarray(self.center, jnp.float32)
@@ -45,6 +46,7 @@ class ScaleImage:
     scale: Constant = 1.0
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return scaled images, float32 ``[B, C, H, W]``."""
         return ToFloat(self.center, self.scale)(jnp.asarray(observations).astype(jnp.float32) / 255.0)
 
 
@@ -59,6 +61,7 @@ class OneHot:
     sizes: tuple[int, ...]
 
     def __call__(self, observations: jax.Array) -> jax.Array:
+        """Return one-hot codes, float32 ``[B, sum(sizes)]``."""
         integers = jnp.asarray(observations).reshape(-1, len(self.sizes))
         return jnp.concatenate([jax.nn.one_hot(integers[:, i], size) for i, size in enumerate(self.sizes)], axis=-1)
 
@@ -74,6 +77,7 @@ class PerKey:
     items: tuple[tuple[str, Preprocessor], ...]
 
     def __call__(self, observations: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Return a dictionary of preprocessed observations."""
         return {key: preprocess(observations[key]) for key, preprocess in self.items}
 
 
@@ -120,16 +124,20 @@ def _as_tuples(value: Any) -> Constant:
 
 def check_start(space: spaces.Space, name: str) -> None:
     """
+    Check that a space starts at 0.
+
     :param space: Discrete or MultiDiscrete
     :param name: "action" or "observation", for the error
     :raises ValueError: if it starts at another number than 0
     """
     if np.any(np.asarray(getattr(space, "start", 0)) != 0):
-        raise ValueError(f"The {name} space {space} starts at another number than 0; shift it with a wrapper.")
+        raise ValueError(f"The {name} space {space} does not start at 0; shift it with a wrapper.")
 
 
 def check_supported(space: Any) -> None:
     """
+    Check that a policy can take a space.
+
     :param space: an environment's observation space
     :raises NotImplementedError: if it is of a kind, or holds one, that no policy takes
     """

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 
+from sbx_flappy.arguments import check_integer as check_integer
+
 #: The largest finite float32
 MAX = float(np.finfo(np.float32).max)
 
@@ -37,14 +39,12 @@ def check_keywords(init: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def check_integer(name: str, value: Any, low: int = 1) -> None:
-    """:raises ValueError: if a value is not an integer of at least ``low``"""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"`{name}` must be an integer of at least {low}, got {value!r}.")
-
-
 def check_number(name: str, value: Any, low: float = -MAX, high: float = MAX) -> None:
-    """:raises ValueError: if a value is not a number between ``low`` and ``high``, by default any finite one"""
+    """
+    Check a number.
+
+    :raises ValueError: if a value is not a number between ``low`` and ``high``, by default any finite one
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not low <= value <= high:
         bounds = " between 0 and 1" if (low, high) == (0.0, 1.0) else " of at least 0" if low == 0.0 else ""
         raise ValueError(f"`{name}` must be a {'' if bounds else 'finite '}number{bounds}, got {value!r}.")
@@ -52,6 +52,8 @@ def check_number(name: str, value: Any, low: float = -MAX, high: float = MAX) ->
 
 def check_finite(what: str, value: Any, n_steps: int | None = None) -> None:
     """
+    Check that numbers are finite.
+
     :param what: "observations" or "rewards"
     :param value: an array, or a dictionary of arrays
     :param n_steps: time steps of training so far, for the message
@@ -71,9 +73,11 @@ def check_finite(what: str, value: Any, n_steps: int | None = None) -> None:
 
 def check_shape(observations: Any, space: spaces.Space) -> None:
     """
+    Check the shape of a batch of observations.
+
     :param observations: a batch of them, or a dictionary of batches
     :param space: the policy's
-    :raises ValueError: if they are no batch of observations of the space
+    :raises ValueError: if they are not a batch of observations of the space
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(observations, Mapping) or not set(space.spaces) <= set(observations):

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-# pygame greets whoever imports it, unless this is set before.
+# Without this, importing pygame prints a greeting.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 from sbx_flappy.envs.gym_env import FlappyBirdEnv

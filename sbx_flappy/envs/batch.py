@@ -9,9 +9,11 @@ from gymnasium.utils import seeding
 
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs import rules
+from sbx_flappy.envs.options import Colors, GameOptions
 from sbx_flappy.envs.rendering.bird_tables import N_PHASES
 from sbx_flappy.envs.rendering.renderer import Renderer, ground_phase
 from sbx_flappy.envs.rendering.sprites import draw_frame, load_sprites
+from sbx_flappy.envs.saved_game import set_generator_states
 
 
 class Snapshot(NamedTuple):
@@ -28,30 +30,11 @@ class Snapshot(NamedTuple):
     generators: list[dict[str, Any]]
 
 
-def set_generator_states(generators: Sequence[np.random.Generator], states: Sequence[dict[str, Any]]) -> None:
-    """
-    Let generators go on from states, all of them or, after an error, none.
-
-    :param generators: to be changed
-    :param states: of bit generators of the same kinds
-    :raises ValueError: if a state is none of such a bit generator
-    """
-    before = [generator.bit_generator.state for generator in generators]
-    try:
-        for generator, state in zip(generators, states, strict=True):
-            generator.bit_generator.state = state
-    except Exception as error:  # NumPy's depends on what is wrong, and a part of the state may be set
-        for generator, old in zip(generators, before, strict=True):
-            generator.bit_generator.state = old
-        kind = type(generator.bit_generator).__name__
-        raise ValueError(f"The random generator of the state is none of this game's kind, {kind}: {error!r}.") from error
-
-
-def _draw_first_frames(pipe_gap: int, bird_color: str, pipe_color: str, background: str | None) -> np.ndarray:
+def _draw_first_frames(colors: Colors, pipe_gap: int) -> np.ndarray:
     """Return the first frame of a game at each phase of the ground, on which alone it depends: uint8 ``[6, 84, 84, 1]``."""
     state = rules.init(np.zeros((c.N_PIPES, N_PHASES), dtype=np.int32), ground_x=-4 * np.arange(N_PHASES))
     frames = np.zeros((N_PHASES, c.FRAME_SIZE, c.FRAME_SIZE, 1), dtype=np.uint8)
-    Renderer(N_PHASES, pipe_gap, bird_color, pipe_color, background).draw(state, frames)
+    Renderer(N_PHASES, colors, pipe_gap).draw(state, frames)
     return frames
 
 
@@ -62,37 +45,20 @@ class FlappyBatch:
     A step repeats the actions for ``frame_skip`` frames and sums the rewards. Pixels are the maximum of the last two of these
     frames. A game that dies within the step stops there; its observation is made of those among the last two frames that
     were played, or of its last frame alone if it died before them. The observation after a reset is a single frame, and
-    so is every one with ``frame_skip=1``. Each game draws its gaps from a generator of its own, when and in the order in
-    which upstream's env draws them.
+    so is every one with ``frame_skip=1``. Each game draws its gaps from its own generator, when and in the order in which
+    upstream's env draws them.
 
-    Nothing is checked here but what would otherwise go wrong in silence; the envs check the arguments.
+    Only what would otherwise go wrong in silence is checked here.
 
     :param n_envs: number of games
-    :param obs_type: "pixels": uint8 ``[n_envs, 84, 84, 1]``; "features": float32 ``[n_envs, 12]``
-    :param frame_skip: frames per step
-    :param flap_cooldown: frames from a flap to the next possible one; 0: no such rule
-    :param pipe_gap: height of the gaps, pixels
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or ``None`` (plain gray)
+    :param options: of all games. With "pixels" observations are uint8 ``[n_envs, 84, 84, 1]``, with "features" float32
+        ``[n_envs, 12]``
     """
 
-    def __init__(
-        self,
-        n_envs: int,
-        obs_type: str = "pixels",
-        frame_skip: int = 4,
-        flap_cooldown: int = 4,
-        pipe_gap: int = 150,
-        bird_color: str = "yellow",
-        pipe_color: str = "green",
-        background: str | None = "day",
-    ) -> None:
-        self.n_envs, self.obs_type, self.frame_skip = n_envs, obs_type, frame_skip
-        self.flap_cooldown, self.pipe_gap = flap_cooldown, pipe_gap
-        self._colors = (bird_color, pipe_color, background)
-        self._renderer = Renderer(n_envs, pipe_gap, *self._colors) if obs_type == "pixels" else None
-        self._first_frames = _draw_first_frames(pipe_gap, *self._colors) if self._renderer else None
+    def __init__(self, n_envs: int, options: GameOptions) -> None:
+        self.n_envs, self.options = n_envs, options
+        self._renderer = Renderer(n_envs, options.colors, options.pipe_gap) if options.obs_type == "pixels" else None
+        self._first_frames = _draw_first_frames(options.colors, options.pipe_gap) if self._renderer else None
         shape, dtype = ((c.FRAME_SIZE, c.FRAME_SIZE, 1), np.uint8) if self._renderer else ((c.N_FEATURES,), np.float32)
         self.observations: np.ndarray = np.zeros((n_envs, *shape), dtype=dtype)
         self.rewards = np.zeros(n_envs)
@@ -129,8 +95,8 @@ class FlappyBatch:
         """
         Start new games and return the observations of all games: the batch's own array, overwritten by the next step.
 
-        A game with a seed starts as newly made. Without one it goes on drawing from its generator, and ground and wings stay
-        where they were, as in upstream's ``reset``.
+        A game with a seed starts like that of a new env. Without one it goes on drawing from its generator, and ground and
+        wings stay where they were, as in upstream's ``reset``.
 
         :param seeds: a seed or ``None`` for each of ``games``; ``None``: no seeds
         :param games: numbers of the games to start; ``None``: all
@@ -148,7 +114,7 @@ class FlappyBatch:
         Start new games with the generators they have, and write their observations.
 
         :param games: numbers of the games, int ``[n]``
-        :param fresh: whether ground and wings start as newly made
+        :param fresh: whether to reset ground and wings as well
         """
         if not len(games):
             return
@@ -161,7 +127,7 @@ class FlappyBatch:
 
     def end(self, game: int) -> None:
         """
-        Let a game be over, until it is started anew.
+        Let a game be over, until it is restarted.
 
         :param game: number of the game
         """
@@ -176,16 +142,16 @@ class FlappyBatch:
         Observations and rewards are the batch's own arrays, overwritten by the next step.
 
         :param actions: 0 or 1, integers ``[n_envs]``
-        :param auto_reset: start the games that ended anew; their last observations are then in ``final_observations``
-        :param idle: games that are left out because they are to be started anew after this step, bool ``[n_envs]``; what
-            is returned for them means nothing
+        :param auto_reset: restart the games that ended; their last observations are then in ``final_observations``
+        :param idle: games that are left out because they are restarted after this step, bool ``[n_envs]``; what is returned
+            for them means nothing
         :raises gymnasium.error.ResetNeeded: if a game is over
         :raises ValueError: if the actions are not 0 and 1, one per game
         """
         actions = self._check(actions, idle)
         self.rewards[:] = 0
         before = state = self.state
-        for _ in range(self.frame_skip):
+        for _ in range(self.options.frame_skip):
             before = state
             state = self._play_frame(before, actions)
         self.state = state
@@ -201,7 +167,7 @@ class FlappyBatch:
         """Return the actions as an array, or say what is wrong."""
         actions = np.asarray(actions)
         if actions.shape != (self.n_envs,) or actions.dtype.kind not in "biu" or np.count_nonzero(actions >> 1):
-            raise ValueError(f"The actions must be {self.n_envs} integers, 0 (glide) or 1 (flap), got {actions!r}.")
+            raise ValueError(f"The actions must be {self.n_envs} integers, 0 (no flap) or 1 (flap), got {actions!r}.")
         if self._over or idle is not None:
             over = self.state.terminated if idle is None else self.state.terminated & ~idle
             if np.count_nonzero(over):
@@ -216,7 +182,7 @@ class FlappyBatch:
         if np.count_nonzero(entering):  # faster than any()
             for game in np.flatnonzero(entering & ~before.terminated).tolist():
                 self._next_gap[game] = rules.draw_gaps(self.generator(game), 1)[0]
-        state, events = rules.step(before, actions, self._next_gap, self.pipe_gap, self.flap_cooldown)
+        state, events = rules.step(before, actions, self._next_gap, self.options.pipe_gap, self.options.flap_cooldown)
         if self._over:
             over = before.terminated
             for new, old in zip(state, before, strict=True):
@@ -235,8 +201,8 @@ class FlappyBatch:
         :param state: the games after it
         """
         if self._renderer is None:
-            self.observations[:] = rules.features(state, self.pipe_gap)
-        elif self.frame_skip == 1:
+            self.observations[:] = rules.features(state, self.options.pipe_gap)
+        elif self.options.frame_skip == 1:
             self._renderer.draw(state, self.observations)
         else:
             np.logical_not(before.terminated, out=self._pooled)
@@ -248,7 +214,7 @@ class FlappyBatch:
             self.observations[games] = self._first_frames[ground_phase(self.state.ground_x[games])]
         else:
             state = rules.GameState(*(field[..., games] for field in self.state))
-            self.observations[games] = rules.features(state, self.pipe_gap)
+            self.observations[games] = rules.features(state, self.options.pipe_gap)
 
     def get_game(self, game: int) -> rules.GameState:
         """
@@ -261,7 +227,7 @@ class FlappyBatch:
 
     def set_game(self, game: int, state: rules.GameState) -> None:
         """
-        Let one game go on from another state. Its observation is not drawn anew.
+        Let one game go on from another state. Its observation is not updated.
 
         :param game: number of the game
         :param state: what :meth:`get_game` returns
@@ -277,7 +243,7 @@ class FlappyBatch:
         :param game: number of the game
         :param show_score: whether to draw the score, as upstream does for people
         """
-        return draw_frame(self.get_game(game), load_sprites(*self._colors), self.pipe_gap, show_score)
+        return draw_frame(self.get_game(game), load_sprites(self.options.colors), self.options.pipe_gap, show_score)
 
     def get_state(self) -> Snapshot:
         """Return all that the batch remembers."""
@@ -292,10 +258,12 @@ class FlappyBatch:
         Go on from a snapshot, of this batch or of another with as many games.
 
         :param snapshot: what :meth:`get_state` returned
-        :raises ValueError: if it is of another number of games or kind of observations or generators; nothing is changed then
+        :raises ValueError: if it is of another number of games or kind of observations or generators; nothing is changed
         """
         if len(snapshot.generators) != self.n_envs or snapshot.observations.shape != self.observations.shape:
-            raise ValueError(f"The snapshot must be of {self.n_envs} games with observations {self.observations.shape}.")
+            raise ValueError(
+                f"The snapshot must hold {self.n_envs} games, with observations of shape {self.observations.shape}."
+            )
         set_generator_states([self.generator(game) for game in range(self.n_envs)], snapshot.generators)
         self.state = rules.GameState(*(field.copy() for field in snapshot.state))
         self.observations[:] = snapshot.observations

@@ -7,7 +7,7 @@ Lengths are in pixels, times in frames of the game (upstream plays 30 a second).
 
 from typing import Any
 
-GLIDE, FLAP = 0, 1
+NO_FLAP, FLAP = 0, 1
 
 SCREEN_WIDTH, SCREEN_HEIGHT = 288, 512
 GAME_FPS = 30
@@ -82,6 +82,7 @@ GAP_TOP_MIN = 100  # 20 + int(404.48 * 0.2)
 GAP_TOP_STEP = 10
 DEFAULT_PIPE_GAP = 100
 
+N_WINGS = 3
 WING_PERIOD = 3  # frames between two images of the wing, which are played in the order 0, 1, 2, 1
 LOOP_PERIOD = 30
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 
-# Importing upstream's package registers its own FlappyBird-v0. Once imported it does so no more: ours stays, whatever the
-# order of the user's imports.
+# Importing upstream's package registers its own FlappyBird-v0. It does so only once: ours stays, whatever the order
+# of the user's imports.
 from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
@@ -26,11 +26,11 @@ _UPSTREAMS = frozenset(inspect.signature(UpstreamEnv).parameters)
 
 class FlappyBirdV0:
     """
-    Makes ``FlappyBird-v0``, an id that upstream's package has too: this package's env, or upstream's.
+    The maker of ``FlappyBird-v0``, an id that upstream's package has too: this package's env, or upstream's.
 
     A call with an argument that only upstream's env knows gets upstream's env, with upstream's defaults for the others, so
     that scripts written for it keep working. One difference remains: gymnasium gives it this id's time limit, 10,000 steps,
-    which for upstream's env are 10,000 frames. ``max_episode_steps=-1`` takes it away.
+    which for upstream's env are 10,000 frames. ``max_episode_steps=-1`` removes it.
 
     :raises ValueError: if arguments that only one of the two knows are mixed with some that only the other knows
     """
@@ -43,7 +43,7 @@ class FlappyBirdV0:
         ours_only = sorted((_OURS - _UPSTREAMS) & kwargs.keys())
         if upstream_only and ours_only:
             raise ValueError(
-                f"Only flappy-bird-gymnasium's FlappyBird-v0 knows {upstream_only}, and only sbx_flappy's knows {ours_only}: "
+                f"Only flappy-bird-gymnasium's FlappyBird-v0 takes {upstream_only}, and only sbx_flappy's takes {ours_only}: "
                 "leave out one of the two groups."
             )
         return UpstreamEnv(**kwargs) if upstream_only else FlappyBirdEnv(**kwargs)
@@ -56,10 +56,11 @@ def make_vector_env(
     num_envs: int = 1, max_episode_steps: int | None = None, autoreset_mode: Any = "NextStep", **kwargs: Any
 ) -> VectorEnv:
     """
-    Make many envs for ``gymnasium.make_vec``: one array program, or gymnasium's loop over single envs where there is none,
-    that is for ``engine="pygame"``, for windows, for ``render_mode="rgb_array_list"`` and for upstream's own env.
+    Make many envs for ``gymnasium.make_vec``.
 
-    The parameters are those of :class:`FlappyVectorEnv`, and of :class:`FlappyBirdV0` in place of ``FlappyBirdEnv``.
+    They are one array program, or gymnasium's loop over single envs where there is none: with ``engine="pygame"``,
+    ``render_mode="human"`` or ``"rgb_array_list"``, and upstream's own env. The parameters are those of
+    :class:`FlappyVectorEnv`, and of :class:`FlappyBirdV0` in place of ``FlappyBirdEnv``.
     """
     num_envs, limit = check_arguments(num_envs, max_episode_steps, kwargs)
     native = kwargs.get("engine", "native") == "native" and kwargs.get("render_mode") not in ("human", "rgb_array_list")
@@ -79,7 +80,7 @@ def make_vector_env(
 
 def register_envs() -> None:
     """
-    Register ``FlappyBird-v0``, ``-v1``, ``FlappyBirdFeatures-v0`` and ``-v1``, in place of what has these ids.
+    Register ``FlappyBird-v0``, ``-v1``, ``FlappyBirdFeatures-v0`` and ``-v1``, replacing any envs that have these ids.
 
     Every episode is truncated after 40,000 frames: 10,000 steps of the v0 ids and 20,000 of the v1 ids.
     """
@@ -87,7 +88,7 @@ def register_envs() -> None:
         game = GAMES[version]
         gym.registry.pop(env_id, None)  # otherwise gymnasium warns of a second registration
         if env_id == "FlappyBird-v0":
-            # No arguments of its own, which could not be told from the user's: the env's defaults are this game.
+            # No arguments here, which would look like the user's: the env's defaults are this game.
             entry_point, arguments = f"{__name__}:make_flappy_bird_v0", {}
         else:
             entry_point, arguments = "sbx_flappy.envs.gym_env:FlappyBirdEnv", {"obs_type": obs_type, **game}
@@ -105,8 +106,8 @@ def _keep_v0_current() -> None:
     """
     Keep gymnasium from calling the v0 ids out of date.
 
-    To gymnasium a higher version is the successor of a lower one, and whoever makes the lower one is told to move on. Here
-    they are two games, so "-v1" is entered as a part of the name.
+    gymnasium takes a higher version for the successor of a lower one, and warns the users of the lower one. Here they are
+    two games, so "-v1" is entered as a part of the name.
     """
     for env_id, spec in gym.registry.items():
         if env_id in ("FlappyBird-v1", "FlappyBirdFeatures-v1"):

@@ -7,13 +7,13 @@ same gaps, every variable, reward and observation equals upstream's.
 Batch axes come last: a field is an array ``[...]``, the fields of pipes are ``[3, ...]``, leftmost pipe first. So one game
 is made of scalars, ``N`` games of arrays ``[N]``, and ``jax.vmap`` finds nothing to change.
 
-Differences from upstream, none of which a player can see:
+Differences from upstream, which no player can see:
 
 - positions are integers: the pipes' x counts tenths of a pixel, and y = 381 stands for the ground's 380.48;
 - the pipes are kept from left to right, upstream's list recycles in place;
 - the velocity after a crash stays what the last observation showed; upstream sets it to 0 after that observation was
   built, and nothing reads it again before the reset (see :func:`upstream_velocity`);
-- ``flap_cooldown`` is a rule of ours, 0 (off) is upstream's game.
+- ``flap_cooldown`` is this package's rule; 0 (off) is upstream's game.
 """
 
 from types import ModuleType
@@ -154,7 +154,7 @@ def step(
     :param next_gap: the gap that a re-entering pipe takes, 0 to 7, int ``[...]``
     :param pipe_gap: height of the gaps, pixels
     :param flap_cooldown: after a flap the next one is possible so many frames later, earlier ones count as action 0;
-        whatever y is, also where upstream ignores the flap (y <= -48); 0 and 1: no such rule
+        whatever y is, also where upstream ignores the flap (y <= -48); 0 and 1: no cool-down
     :param xp: ``numpy`` or ``jax.numpy``
     """
     flap, cooldown = actions == c.FLAP, state.cooldown

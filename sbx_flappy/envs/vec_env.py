@@ -13,45 +13,40 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
 from sbx_flappy.envs.batch import FlappyBatch
 from sbx_flappy.envs.gym_env import FlappyBirdEnv
+from sbx_flappy.envs.layers import get_class_path, get_wrappers
 from sbx_flappy.envs.native_game import NativeGame, SharedGame, StepResult
 
 logger = logging.getLogger("sbx_flappy")
 
-MONITORS = ("stable_baselines3.common.monitor.Monitor",)
-ORDER_ENFORCERS = ("gymnasium.wrappers.common.OrderEnforcing",)
-#: gymnasium's, and RL-Zoo's, which takes its place as soon as RL-Zoo is imported
-TIME_LIMITS = ("gymnasium.wrappers.common.TimeLimit", "rl_zoo3.gym_patches.PatchedTimeLimit")
+MONITOR = "stable_baselines3.common.monitor.Monitor"
+TIME_LIMIT = "gymnasium.wrappers.common.TimeLimit"
+ORDER_ENFORCING = "gymnasium.wrappers.common.OrderEnforcing"
 #: The wrappers that FlappyVecEnv knows, in the order in which they may occur, outermost first
-KNOWN_WRAPPERS = (
-    MONITORS,
-    TIME_LIMITS,
-    ORDER_ENFORCERS,
-    ("gymnasium.wrappers.common.PassiveEnvChecker",),
-)
+KNOWN_WRAPPERS = (MONITOR, TIME_LIMIT, ORDER_ENFORCING, "gymnasium.wrappers.common.PassiveEnvChecker")
 
 
 class FlappyVecEnv(DummyVecEnv):
     """
-    A ``DummyVecEnv`` whose games play together in one array program: the same results from the same seeds, many times faster.
+    A ``DummyVecEnv`` whose games play together in one array program: the same results, many times faster.
 
     The envs are real ones, wrappers included: ``get_attr``, ``set_attr``, ``env_method``, ``env_is_wrapped``, ``render`` and
     ``envs`` mean what they mean in ``DummyVecEnv``. A step of a running episode is played by the batch alone. The step that
     ends an episode, and every reset, goes through the env's wrappers, to which its game hands what the batch has played; so
     the ``episode`` in the info and the monitor's file are SB3's own.
 
-    With anything else than the native engine, the same arguments for all envs, and gymnasium's own wrappers under at most one
-    ``Monitor``, the envs are stepped one by one as ``DummyVecEnv`` does it, and a line of the log says why. So they are,
-    at once, when ``step`` or ``reset`` of an env or of a wrapper is replaced, or a wrapper put in or taken out.
+    This needs the native engine, the same arguments for all envs, and only gymnasium's own wrappers under at most one
+    ``Monitor``. Otherwise the envs are stepped one by one, as in ``DummyVecEnv``, and a line of the log says why. The same
+    happens as soon as ``step`` or ``reset`` of an env or a wrapper is replaced, or a wrapper is added or removed.
 
-    Differences: an info is made anew at each step instead of copied, and an invalid action is found before any game moves.
-    Methods that are replaced in a wrapper's class, in place of one wrapper, are called at the ends of episodes alone. After an
-    exception at the end of an episode, the games that were to start need a reset.
+    Differences: each step makes new infos instead of copying them, and an invalid action is found before any game moves.
+    Methods that are replaced in a wrapper's class, instead of in one wrapper, are called only at the ends of episodes. After
+    an exception at the end of an episode, the games that were to start need a reset.
 
-    :param env_fns: functions that return an env each, as ``make_vec_env(..., vec_env_cls=FlappyVecEnv)`` has them; or the
-        number of envs, which are then made of ``env_id`` and wrapped in a ``Monitor``
+    :param env_fns: functions that return an env each, as ``make_vec_env(..., vec_env_cls=FlappyVecEnv)`` passes them; or the
+        number of envs, which are then made from ``env_id`` and wrapped in a ``Monitor``
     :param env_id: one of the ids of this package
     :param env_kwargs: arguments for ``gymnasium.make``
-    :raises ValueError: if there are functions as well as arguments for the env
+    :raises ValueError: if there are both functions and arguments for the env
     """
 
     def __init__(
@@ -62,7 +57,7 @@ class FlappyVecEnv(DummyVecEnv):
         elif isinstance(env_fns, str):
             raise TypeError(f"The number of envs comes first: FlappyVecEnv(4, {env_fns!r}).")
         elif env_kwargs:
-            raise ValueError(f"`env_kwargs` {sorted(env_kwargs)} need a number of envs; functions make their envs themselves.")
+            raise ValueError(f"`env_kwargs` {sorted(env_kwargs)} need a number of envs: functions pass their own arguments.")
         super().__init__(list(env_fns))
         self._batch: FlappyBatch | None = None
         reason = find_obstacle(self.envs)
@@ -77,8 +72,8 @@ class FlappyVecEnv(DummyVecEnv):
     def _share_games(self) -> None:
         """Put the envs' games into one batch."""
         options = self.envs[0].unwrapped.game.options  # type: ignore[attr-defined]
-        self._batch = batch = FlappyBatch(self.num_envs, *options)
-        self._games = [SharedGame(batch, number, options) for number in range(self.num_envs)]
+        self._batch = batch = FlappyBatch(self.num_envs, options)
+        self._games = [SharedGame(batch, number) for number in range(self.num_envs)]
         for env, game in zip(self.envs, self._games, strict=True):
             alone = env.unwrapped.game  # type: ignore[attr-defined]
             if alone.started:
@@ -88,10 +83,10 @@ class FlappyVecEnv(DummyVecEnv):
         self.buf_obs[None] = batch.observations  # type: ignore[index]
         self._watch = StackWatch(self.envs)
         self._is_changed = self._is_begun = False
-        wrappers = [wrapper for env in self.envs for wrapper in wrappers_of(env)]
-        self._monitors: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in MONITORS]
-        self._limits: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in TIME_LIMITS]
-        self._order_enforcers: list[Any] = [wrapper for wrapper in wrappers if name_of(wrapper) in ORDER_ENFORCERS]
+        wrappers = [wrapper for env in self.envs for wrapper in get_wrappers(env)]
+        self._monitors: list[Any] = [wrapper for wrapper in wrappers if get_class_path(wrapper) == MONITOR]
+        self._limits: list[Any] = [wrapper for wrapper in wrappers if get_class_path(wrapper) == TIME_LIMIT]
+        self._order_enforcers: list[Any] = [wrapper for wrapper in wrappers if get_class_path(wrapper) == ORDER_ENFORCING]
 
     def step_wait(self) -> VecEnvStepReturn:
         """Play a step, see ``DummyVecEnv``."""
@@ -168,7 +163,7 @@ class FlappyVecEnv(DummyVecEnv):
 
 class StackWatch:
     """
-    Tells in a few microseconds whether envs have their first wrappers still, and their classes' ``step`` and ``reset``.
+    A check, of a few microseconds, that envs still have their first wrappers, and their classes' ``step`` and ``reset``.
 
     :param envs: with their wrappers
     :param stacks: each env's wrappers and the env itself, as found at first
@@ -176,7 +171,7 @@ class StackWatch:
 
     def __init__(self, envs: Sequence[gym.Env], stacks: list[list[gym.Env]] | None = None) -> None:
         self._envs = list(envs)
-        self._stacks = [[*wrappers_of(env), env.unwrapped] for env in envs] if stacks is None else stacks
+        self._stacks = [[*get_wrappers(env), env.unwrapped] for env in envs] if stacks is None else stacks
         self._attributes = [vars(layer) for stack in self._stacks for layer in stack]
         self._wrapper_attributes = [vars(wrapper) for stack in self._stacks for wrapper in stack[:-1]]
         self._wrapped = [layer for stack in self._stacks for layer in stack[1:]]
@@ -198,25 +193,11 @@ class StackWatch:
         return sum(map(len, self._attributes)) == self._n_attributes or self._has_its_classes_methods()
 
     def _has_its_classes_methods(self) -> bool:
-        """Return whether each env and each wrapper has its class's ``step`` and ``reset``; count the attributes anew."""
+        """Return whether each env and each wrapper has its class's ``step`` and ``reset``; count the attributes again."""
         if any("step" in attributes or "reset" in attributes for attributes in self._attributes):
             return False
         self._n_attributes = sum(map(len, self._attributes))
         return True
-
-
-def name_of(wrapper: gym.Env) -> str:
-    """Return the full name of a wrapper's class."""
-    return f"{type(wrapper).__module__}.{type(wrapper).__qualname__}"
-
-
-def wrappers_of(env: gym.Env) -> list[gym.Wrapper]:
-    """Return an env's wrappers, outermost first."""
-    wrappers = []
-    while isinstance(env, gym.Wrapper):
-        wrappers.append(env)
-        env = env.env
-    return wrappers
 
 
 def find_obstacle(envs: Sequence[gym.Env]) -> str | None:
@@ -229,7 +210,7 @@ def find_obstacle(envs: Sequence[gym.Env]) -> str | None:
         obstacle = _find_obstacle_in(env)
         if obstacle is not None:
             return obstacle
-    if len({tuple(map(name_of, wrappers_of(env))) for env in envs}) > 1:
+    if len({tuple(map(get_class_path, get_wrappers(env))) for env in envs}) > 1:
         return "they have different wrappers"
     if len({env.unwrapped.game.options for env in envs}) > 1:  # type: ignore[attr-defined]
         return "they have different arguments"
@@ -237,21 +218,21 @@ def find_obstacle(envs: Sequence[gym.Env]) -> str | None:
 
 
 def _find_obstacle_in(env: gym.Env) -> str | None:
-    """Return what about an env is not known here, or None."""
+    """Return why an env's game cannot be played in a batch, in words, or None if it can."""
     base = env.unwrapped
     if type(base) is not FlappyBirdEnv or type(base.game) is not NativeGame:
-        return f"{base} is not of the native engine, or belongs to another FlappyVecEnv"
-    for layer in (*wrappers_of(env), base):
+        return f"{base} is not of the native engine, or is in another FlappyVecEnv"
+    for layer in (*get_wrappers(env), base):
         replaced = sorted({"step", "reset"} & vars(layer).keys())
         if replaced:
-            return f"{name_of(layer)} has a {' and a '.join(replaced)} of its own"
+            return f"{get_class_path(layer)} has a {' and a '.join(replaced)} of its own"
     if base.render_mode == "human":
         return "a window shows every frame"
     position = 0
-    for wrapper in wrappers_of(env):
-        while position < len(KNOWN_WRAPPERS) and name_of(wrapper) not in KNOWN_WRAPPERS[position]:
+    for wrapper in get_wrappers(env):
+        while position < len(KNOWN_WRAPPERS) and get_class_path(wrapper) != KNOWN_WRAPPERS[position]:
             position += 1
         if position == len(KNOWN_WRAPPERS):
-            return f"{name_of(wrapper)} is not known here, or not in this place"
+            return f"{get_class_path(wrapper)} is not known, or not in this place"
         position += 1
     return None

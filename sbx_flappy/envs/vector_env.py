@@ -43,9 +43,11 @@ def check_arguments(num_envs: Any, max_episode_steps: Any, others: dict[str, Any
     """
     Return the number of games and the time limit, None where there is none.
 
-    :param others: arguments that the single envs are to know
-    :raises ValueError: if a number is not one of games or of steps
-    :raises TypeError: if the time limit is no integer, or if there are arguments of gymnasium's own vector envs
+    :param num_envs: number of games
+    :param max_episode_steps: the time limit; None or -1: there is none
+    :param others: arguments of the single envs
+    :raises ValueError: if a number is too small, or the number of games is not an integer
+    :raises TypeError: if the time limit is not an integer, or if there are arguments of gymnasium's own vector envs
     """
     own = {name for env in (SyncVectorEnv, AsyncVectorEnv) for name in inspect.signature(env).parameters} - {"autoreset_mode"}
     theirs = sorted(own & others.keys())
@@ -67,22 +69,22 @@ def check_arguments(num_envs: Any, max_episode_steps: Any, others: dict[str, Any
 
 class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """
-    ``gymnasium.vector.SyncVectorEnv`` over ``gymnasium.make``'s single envs, as one array program: the same seeds give the
-    same results, in every autoreset mode.
+    ``gymnasium.vector.SyncVectorEnv`` over ``gymnasium.make``'s single envs, as one array program.
 
-    Made by ``gymnasium.make_vec("FlappyBird-v0", num_envs=64)``. Differences:
+    The same seeds give the same results, in every autoreset mode. ``gymnasium.make_vec("FlappyBird-v0", num_envs=64)`` makes
+    one. Differences:
 
-    - the actions of all games are checked, also of those that are only started anew in this step;
-    - ``reset`` leaves the caller's ``options`` as they are, from which ``SyncVectorEnv`` takes the ``reset_mask`` out;
-    - there are no single envs: no ``envs``, no ``set_attr``, and of ``call`` and ``get_attr`` what :meth:`call` says. But
-      :meth:`get_state` and :meth:`set_state` save and restore all games with their time limits.
+    - the actions of all games are checked, also of those that are only restarted in this step;
+    - ``reset`` leaves the caller's ``options`` unchanged; ``SyncVectorEnv`` removes the ``reset_mask`` from them;
+    - there are no single envs: no ``envs``, no ``set_attr``, and ``call`` and ``get_attr`` know the names that
+      :meth:`call` lists. :meth:`get_state` and :meth:`set_state` save and restore all games with their time limits.
 
     :param num_envs: number of games
     :param max_episode_steps: an episode is truncated after so many steps; None or -1: never
     :param autoreset_mode: "NextStep", "SameStep" or "Disabled", or gymnasium's ``AutoresetMode``
     :param env_kwargs: arguments of :class:`~.gym_env.FlappyBirdEnv`; no "human" render mode, no engine but "native"
-    :raises ValueError: if an argument is none of those above
-    :raises TypeError: if it is one of ``SyncVectorEnv``'s, such as ``copy``, or if ``max_episode_steps`` is no integer
+    :raises ValueError: if an argument is not one of these
+    :raises TypeError: if it is one of ``SyncVectorEnv``'s, such as ``copy``, or if ``max_episode_steps`` is not an integer
     """
 
     def __init__(
@@ -106,8 +108,8 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._settings = {name: getattr(template, name) for name in SETTINGS}
-        self._batch = FlappyBatch(num_envs, *template.game.options)
-        self._games = [SharedGame(self._batch, game, template.game.options) for game in range(num_envs)]
+        self._batch = FlappyBatch(num_envs, template.game.options)
+        self._games = [SharedGame(self._batch, game) for game in range(num_envs)]
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
         self._started = np.zeros(num_envs, dtype=bool)
         self._done = np.zeros(num_envs, dtype=bool)
@@ -161,7 +163,7 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._batch.observations.copy(), self._score_info(np.zeros(self.num_envs, dtype=np.int64), mask)
 
     def _check_mask(self, mask: Any) -> np.ndarray:
-        """Return which games are to be started: all where there is no mask."""
+        """Return which games to start: all if there is no mask."""
         if mask is None:
             return np.ones(self.num_envs, dtype=bool)
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
@@ -175,7 +177,7 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Play a step, and start the games that have ended as ``autoreset_mode`` says.
 
         :param actions: 0 or 1, integers ``[num_envs]``
-        :raises ValueError: if the actions are none of these
+        :raises ValueError: if the actions are not
         :raises gymnasium.error.ResetNeeded: before the first reset, and after the end of a game with "Disabled"
         """
         if not self._started.all():
@@ -266,11 +268,11 @@ class FlappyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Go on from a state: the same actions lead to the same results.
 
         :param saved: what :meth:`get_state` returned, here or in another env made with the same arguments
-        :raises TypeError: if it is nothing of the kind
+        :raises TypeError: if it is not
         :raises ValueError: if it is of another number of games, or of another kind of observations or random generators
         """
         if not isinstance(saved, SavedGames):
-            raise TypeError(f"A state of all games is the SavedGames that `get_state()` returns, got {saved!r}.")
+            raise TypeError(f"The state must be the SavedGames that `get_state()` returns, got {saved!r}.")
         self._seed_games([None] * self.num_envs, np.arange(self.num_envs))
         self._batch.set_state(saved.batch)
         self._elapsed, self._started, self._done = saved.elapsed.copy(), saved.started.copy(), saved.done.copy()

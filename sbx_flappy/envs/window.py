@@ -27,7 +27,7 @@ class NoDisplayError(RuntimeError):
 
 
 def may_have_display() -> bool:
-    """Tell whether the machine seems to have a display, without starting one."""
+    """Return whether the machine seems to have a display, without starting one."""
     names = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in names)
 
@@ -52,7 +52,7 @@ def start_display() -> None:
 
 class HumanWindow:
     """
-    Shows the frames of a game, 30 a second.
+    A window that shows the frames of a game, 30 a second.
 
     pygame has one window per process, so the windows of several envs are one. It is closed with the last of them.
 
@@ -76,7 +76,7 @@ class HumanWindow:
         self._clock.tick(self.fps)
 
     def blit(self) -> None:
-        """Copy the last frame to the window, which is made anew if another env or program has closed it."""
+        """Copy the last frame to the window, which is opened again if another env or program has closed it."""
         if self not in self.open_windows:
             return
         frame = self.draw()

@@ -1,29 +1,24 @@
 """
-Upstream's game, and the wrappers that make the tasks of it.
+The wrappers that make tasks of a game that is played frame by frame.
 
-A step of a task plays several frames, of which an observation needs two at most. So the wrappers below can be driven in two
-halves, :class:`FrameByFrame`: ``advance`` plays a frame, ``observe`` looks at it, and a frame that nobody looks at is never
-drawn. On an env that only has ``step``, :class:`FrameSkip` and :class:`FlapCooldown` work as well.
+A step of a task plays several frames, of which an observation needs two at most. So a step of the wrappers below comes in
+two halves, :class:`FrameByFrame`: ``advance`` plays a frame, ``observe`` looks at it, and a frame that is not observed is
+never drawn. On an env that only has ``step``, :class:`FrameSkip` and :class:`FlapCooldown` work as well.
 """
 
-from itertools import cycle
 from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
 import cv2
 import gymnasium as gym
 import numpy as np
-import pygame
-from flappy_bird_gymnasium.envs.flappy_bird_env import FlappyBirdEnv as UpstreamEnv
 from gymnasium.utils import RecordConstructorArgs
 
+from sbx_flappy.arguments import check_integer
 from sbx_flappy.envs.constants import (
     FLAP,
     FRAME_SIZE,
-    GLIDE,
     GRAY_WEIGHTS,
-    N_FEATURES,
-    SCREEN_HEIGHT,
-    SCREEN_WIDTH,
+    NO_FLAP,
 )
 
 #: Reward, terminated, truncated and info of one frame
@@ -71,118 +66,6 @@ def frame_by_frame(env: gym.Env) -> FrameByFrame:
     return env if isinstance(env, FrameByFrame) else StepByStep(env)
 
 
-def check_integer(name: str, value: Any, low: int, high: int | None = None, reason: str = "") -> int:
-    """
-    Return the value as an int.
-
-    :param reason: why the bounds are what they are, for the message
-    :raises ValueError: if it is not an integer from ``low`` to ``high``
-    """
-    bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_integer or value < low or (high is not None and value > high):
-        raise ValueError(f"`{name}` must be an integer {bounds}{reason}, got {value!r}.")
-    return int(value)
-
-
-class UpstreamGame(gym.Wrapper):
-    """
-    Upstream's game, frame by frame, on 12 numbers. It differs from the env it wraps in this:
-
-    - it draws on request only, and the same frames whatever the task's ``render_mode``;
-    - ``close`` never quits pygame, on which other envs of the process depend;
-    - a reset with a seed starts the game as newly made. Upstream keeps the ground's position and the cycle of the wings over
-      a reset, so that one seed gives several games. A reset without a seed keeps them, as upstream does.
-
-    The frames are upstream's own: ``_draw_surface`` on a surface of ours, with sprites copied to the surface's pixel format.
-    The 12 numbers are those of the last frame; at a crash upstream reads them before it stops the bird.
-
-    :param pipe_gap: height of the gap between two pipes, in pixels
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or None (plain gray)
-    """
-
-    def __init__(
-        self, pipe_gap: int = 100, bird_color: str = "yellow", pipe_color: str = "green", background: str | None = "day"
-    ) -> None:
-        self.game = UpstreamEnv(
-            use_lidar=False,
-            pipe_gap=pipe_gap,
-            bird_color=bird_color,
-            pipe_color=pipe_color,
-            background=background,
-            render_mode="rgb_array",  # upstream loads its sprites only with a render mode; this one never draws by itself
-        )
-        super().__init__(self.game)
-        self.observation_space = gym.spaces.Box(-1.0, 1.0, (N_FEATURES,), np.float32)
-        self.game._surface = pygame.Surface((SCREEN_WIDTH, SCREEN_HEIGHT), 0, 32)
-        self._convert_sprites()
-        self._features: np.ndarray = np.zeros(N_FEATURES)
-        # What the surface shows: None if it is older than the game, otherwise whether the score is on it.
-        self._drawn_score: bool | None = None
-
-    def _convert_sprites(self) -> None:
-        """
-        Copy the two large sprites to the surface's pixel format, which draws a frame in a tenth of the time.
-
-        Not by ``Surface.convert``, which needs a display.
-        """
-        for name in ("background", "base"):
-            sprite = self.game._images[name]
-            if sprite is not None:
-                self.game._images[name] = pygame.Surface(sprite.get_size(), 0, 32)
-                self.game._images[name].blit(sprite, (0, 0))
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """
-        Start a new game.
-
-        :param options: ``{"fresh": True}`` starts it as newly made, as a seed does, but keeps the random generator
-        """
-        if seed is not None or (options or {}).get("fresh"):
-            self.game._ground["x"] = 0
-            self.game._player_idx_gen = cycle([0, 1, 2, 1])
-        self._features, info = self.game.reset(seed=seed)
-        self._drawn_score = None
-        return self.observe(), info
-
-    def advance(self, action: Any) -> Outcome:
-        """Play a frame."""
-        self._features, reward, terminated, truncated, info = self.game.step(action)
-        self._drawn_score = None
-        return reward, terminated, truncated, info
-
-    def observe(self) -> np.ndarray:
-        """Return the 12 numbers, float32."""
-        return self._features.astype(np.float32)
-
-    def step(self, action: Any) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a frame and observe it."""
-        reward, terminated, truncated, info = self.advance(action)
-        return self.observe(), reward, terminated, truncated, info
-
-    def draw(self, show_score: bool) -> pygame.Surface:
-        """Return the surface with the last frame on it."""
-        if self._drawn_score is not show_score:
-            self.game._draw_surface(show_score=show_score, show_rays=False)
-            self._drawn_score = show_score
-        return self.game._surface
-
-    def render(self) -> np.ndarray:
-        """
-        Return the last frame without the score, as upstream does: (512, 288, 3), uint8, a new array.
-
-        The surface's memory holds rows of blue, green, red and an idle byte, so one pass over it does.
-        """
-        pixels = pygame.surfarray.pixels2d(self.draw(show_score=False))
-        rows = pixels.T.view(np.uint8).reshape(SCREEN_HEIGHT, SCREEN_WIDTH, 4)
-        return cv2.cvtColor(rows, cv2.COLOR_BGRA2RGB)
-
-    def close(self) -> None:
-        """Do nothing: what the game holds is memory, freed with it."""
-
-
 class FrameWrapper(gym.Wrapper):
     """
     Base of the wrappers that leave an env's two halves apart.
@@ -228,7 +111,7 @@ class PixelObservation(FrameWrapper):
         return self.observe(), info
 
     def observe(self) -> np.ndarray:
-        """Return the last frame, small and gray."""
+        """Return the last frame, small and gray, a new array."""
         frame: Any = self.env.render()
         small = cv2.resize(frame, (FRAME_SIZE, FRAME_SIZE), interpolation=cv2.INTER_AREA)
         gray = small[..., 0] * GRAY_WEIGHTS[0]
@@ -288,7 +171,7 @@ class FlapCooldown(FrameWrapper, RecordConstructorArgs):
         if action != FLAP:
             return action
         if waiting:
-            return GLIDE
+            return NO_FLAP
         self._wait = max(self.flap_cooldown - 1, 0)
         return action
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 
-from sbx_flappy.saving import files
+from sbx_flappy.atomic_files import replace_file
 
 OUTPUTS = ("actions", "values", "log_prob")
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -44,6 +44,8 @@ class DeterministicPolicy(th.nn.Module):
 
     def forward(self, observations: Any) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """
+        Return the most likely actions, their values and their log-probabilities.
+
         :param observations: raw observations ``[B, ...]``, or a dictionary of them
         :return: actions ``[B, *action_space.shape]``, values float32 ``[B, 1]``, log-probabilities float32 ``[B]``
         """
@@ -119,7 +121,8 @@ def export(policy: ActorCriticPolicy, path: str | pathlib.Path) -> None:
             verbose=False,
         )
     assert program is not None
-    files.replace(pathlib.Path(path), program.model_proto.SerializeToString())
+    with replace_file(pathlib.Path(path)) as file:
+        file.write(program.model_proto.SerializeToString())
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """
-Features extractors in torch for what this package has beyond SB3's: layers of the CNN, centre and scale of observations, and
-the networks of ``flapjax_extractors``.
+Features extractors in torch for what this package has beyond SB3's.
 
-An exported model holds these classes by value, so that torch SB3 opens it where this package is not installed. So this file
-imports nothing but torch, NumPy, Gymnasium and SB3.
+These are layers of the CNN, centre and scale of observations, and the networks of ``flapjax_extractors``. An exported model
+holds these classes by value, so that torch SB3 opens it where this package is not installed. So this file imports nothing but
+torch, NumPy, Gymnasium and SB3.
 """
 
 from typing import Any
@@ -36,6 +36,7 @@ class ScaledFlattenExtractor(FlattenExtractor):
         self.register_buffer("obs_scale", th.as_tensor(np.asarray(obs_scale, np.float32)), persistent=False)
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
+        """Return the features, float32 ``[B, features_dim]``."""
         return self.flatten((observations - self.obs_center) * self.obs_scale)
 
 
@@ -81,6 +82,7 @@ class ScaledNatureCNN(NatureCNN):
         self.linear = nn.Sequential(nn.Linear(n_flatten, features_dim), nn.ReLU())
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
+        """Return the features, float32 ``[B, features_dim]``."""
         return super().forward((observations - self.obs_center) * self.obs_scale)
 
 
@@ -88,6 +90,7 @@ class SameConv2d(nn.Conv2d):
     """A convolution over images ``[B, C, H, W]`` with a border of zeros as Flax's ``padding="SAME"`` makes it."""
 
     def forward(self, input: th.Tensor) -> th.Tensor:
+        """Return the convolved images."""
         padding: list[int] = []
         for size, kernel_size, stride in zip(input.shape[2:], self.kernel_size, self.stride, strict=True):
             total = max((-(-size // stride) - 1) * stride + kernel_size - size, 0)
@@ -119,4 +122,5 @@ class FlapJaxMlp(ScaledFlattenExtractor):
         self._features_dim = features_dim
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
+        """Return the features, float32 ``[B, features_dim]``."""
         return self.linear(super().forward(observations))

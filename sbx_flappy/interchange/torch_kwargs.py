@@ -18,7 +18,7 @@ from sbx_flappy.common.torch_classes import ACTIVATIONS, TANH_GELU
 from sbx_flappy.interchange import torch_extractors
 from sbx_flappy.saving.moved import MOVED
 
-# For good and not for one call: SB3's callbacks save an exported model as well
+# Permanently and not for one call: SB3's callbacks save an exported model as well
 cloudpickle.register_pickle_by_value(torch_extractors)
 
 #: The torch classes for what our extractors take beyond SB3's, and for those that SB3 does not have

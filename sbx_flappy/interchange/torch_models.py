@@ -18,7 +18,7 @@ from sbx_flappy.common.base_policy import BaseJaxPolicy
 from sbx_flappy.common.on_policy_algorithm import JaxOnPolicyAlgorithm, SelfJaxOnPolicyAlgorithm
 from sbx_flappy.functional.types import ExplorationNoise
 from sbx_flappy.interchange.torch_kwargs import to_torch_kwargs, torch_moment_names
-from sbx_flappy.saving.resume import generator_states, set_generator_states
+from sbx_flappy.saving.resume import get_generator_states, set_generator_states
 
 #: What a training writes to in place; the spaces too, because SB3's NatureCNN draws from the one that it is made for
 _COPIED = (
@@ -30,7 +30,7 @@ _COPIED = (
 @contextmanager
 def untouched_generators() -> Iterator[None]:
     """Within it, the global random generators may be drawn from; afterwards they are as they were."""
-    states = generator_states()
+    states = get_generator_states()
     try:
         yield
     finally:
@@ -39,7 +39,7 @@ def untouched_generators() -> Iterator[None]:
 
 def to_torch(model: JaxOnPolicyAlgorithm, device: Any = "auto", with_rollout: bool = True) -> sb3.PPO:
     """
-    Return torch SB3's PPO with everything that a model has, in the midst of a training too.
+    Return torch SB3's PPO with everything that a model has, also during a training.
 
     Neither the model, nor its environment, nor a random generator is changed by it.
 
@@ -77,7 +77,7 @@ def from_torch(
     :param env: another environment, or None for the model's own
     :param device: see ``common.devices``
     :param changes: attributes to replace; a seed is set, otherwise random generators and environment stay as they are
-    :raises TypeError: if it is no PPO of torch SB3, or for an unknown attribute
+    :raises TypeError: if it is not a PPO of torch SB3, or for an unknown attribute
     :raises ValueError: if its policy is of a class that has no counterpart here
     """
     if not isinstance(model, sb3.PPO) or isinstance(model.policy, BaseJaxPolicy):

@@ -21,7 +21,7 @@ from sbx_flappy.interchange.torch_kwargs import SCALED
 
 class MlpPolicy(ActorCriticPolicy):
     """
-    SB3's policy for vectors, which also takes:
+    SB3's policy for vectors, with further arguments.
 
     :param features_extractor_class: an extractor of this package too, FlapJaxMlp for example
     :param obs_center: what is taken off observations, a number or nested lists that broadcast to an observation

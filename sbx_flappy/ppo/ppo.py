@@ -11,7 +11,7 @@ import torch as th
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import explained_variance
 
 from sbx_flappy.common.buffers import draw_order, samples_as_sb3, to_rollout
@@ -44,6 +44,8 @@ NUMBERS = {
 
 def check_hyperparameters(values: Mapping[str, Any]) -> None:
     """
+    Check hyperparameters.
+
     :param values: hyperparameters by their names, others among them
     :raises ValueError: if one can only be a mistake
     """
@@ -147,30 +149,30 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
     ) -> None:
         check_hyperparameters(locals())
         super().__init__(
-            policy,
-            env,
-            learning_rate,
-            n_steps,
-            batch_size,
-            n_epochs,
-            gamma,
-            gae_lambda,
-            clip_range,
-            clip_range_vf,
-            normalize_advantage,
-            ent_coef,
-            vf_coef,
-            max_grad_norm,
-            use_sde,
-            sde_sample_freq,
-            rollout_buffer_class,
-            rollout_buffer_kwargs,
-            target_kl,
-            stats_window_size,
-            tensorboard_log,
-            policy_kwargs,
-            verbose,
-            seed,
+            policy=policy,
+            env=env,
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            n_epochs=n_epochs,
+            gamma=gamma,
+            gae_lambda=gae_lambda,
+            clip_range=clip_range,
+            clip_range_vf=clip_range_vf,
+            normalize_advantage=normalize_advantage,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq,
+            rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs,
+            target_kl=target_kl,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
             device=device,
             _init_setup_model=_init_setup_model,
         )
@@ -199,7 +201,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         self._check_update(epochs)
         self._n_updates += len(epochs)
         self._log_update(epochs, coefficients)
-        self._within_iteration = False
+        self.resumption.end_iteration()
 
     def _loss_coefficients(self) -> LossCoefficients:
         """Return the numbers of the loss at the current progress."""
@@ -271,27 +273,6 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         if coefficients.clip_range_vf is not None:
             record("train/clip_range_vf", coefficients.clip_range_vf)
 
-    def learn(
-        self: SelfPPO,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int = 1,
-        tb_log_name: str = "PPO",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> SelfPPO:
-        """
-        Return a trained model, see SB3's method.
-
-        :param total_timesteps: The total number of samples (env steps) to train on
-        :param callback: callback(s) called at every step with state of the algorithm.
-        :param log_interval: for on-policy algos, the number of training iterations before logging
-        :param tb_log_name: the name of the run for TensorBoard logging
-        :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging)
-        :param progress_bar: Display a progress bar using tqdm and rich.
-        """
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
     # --- interchange with torch SB3 ---------------------------------------------------------------------------------
 
     def to_torch(self, device: Any = "auto") -> sb3.PPO:
@@ -318,7 +299,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :param env: another environment, which is reset before training; by default the model's own is shared
         :param device: Device on which the code should be run: "auto", "cpu", "cuda", a torch or a JAX device
         :param kwargs: extra arguments to change the model, as of ``load``
-        :raises TypeError: if it is no PPO of torch SB3, or for an unknown argument
+        :raises TypeError: if it is not a PPO of torch SB3, or for an unknown argument
         :raises ValueError: if its policy, features extractor, activation or optimizer has no counterpart here
         """
         return torch_models.from_torch(cls, model, env, device, kwargs)
@@ -340,7 +321,7 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         :param resumable: (not in SB3) also save what lets a training go on as if it had never stopped
         :param as_torch: (not in SB3) write what :meth:`to_torch` returns, a file that ``stable_baselines3.PPO.load`` opens
             and trains on, also where this package is not installed
-        :raises ValueError: see :meth:`to_torch` and :meth:`get_resume_state`
+        :raises ValueError: see :meth:`to_torch` and :meth:`Resumption.get_state`
         """
         if not as_torch:
             super().save(path, exclude, include, resumable)

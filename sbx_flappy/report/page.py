@@ -1,7 +1,6 @@
 """The page: one HTML file that needs no other file and no network."""
 
 import base64
-import os
 import re
 from collections.abc import Sequence
 from html import escape
@@ -9,6 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from sbx_flappy.atomic_files import replace_file
 from sbx_flappy.report.charts import LEARNING, OPTIMISATION, Chart, Line, draw
 from sbx_flappy.report.runs import VIDEO_TYPES, Run
 from sbx_flappy.report.sources import LogError
@@ -65,12 +65,8 @@ def write_page(path: Path, runs: Sequence[Run], title: str | None = None) -> Non
     if path.exists() and not path.is_file():  # a pipe, say
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         return
-    new = path.with_name(f".{path.name}.{os.getpid()}")  # a page that was there stays until the new one is whole
-    try:
-        new.write_text(text, encoding="utf-8", errors="backslashreplace")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    with replace_file(path, keep_permissions=False, sync=False) as file:
+        file.write(text.encode(errors="backslashreplace"))
 
 
 def _section(heading: str, cards: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reading a saved model's zip file without trust: nothing is unpickled, and memory is taken as the file's size warrants."""
+"""Read a saved model's zip file without trusting it: nothing is unpickled, and memory use is bounded by the file's size."""
 
 import hashlib
 import io
@@ -23,11 +23,11 @@ Path = str | pathlib.Path | io.BufferedIOBase
 
 #: The entry that describes a model in plain JSON, and the number of its format
 DESCRIPTION, FORMAT = "sbx_flappy.json", 1
-#: A file may unfold to so many times its own size, and so many bytes more; SB3 and torch do not compress
+#: A file may expand to this many times its own size plus this many bytes; SB3 and torch do not compress
 MAX_RATIO, MAX_EXTRA = 20, 2**24
 MAX_ENTRIES = 20_000
 
-#: What reading a file that is no saved model may end in
+#: The exceptions that reading something other than a saved model may raise
 UNREADABLE = (
     *(AssertionError, AttributeError, EOFError, ImportError, IndexError, KeyError, TypeError, UnicodeDecodeError),
     *(RuntimeError, ValueError, OverflowError, MemoryError, ArithmeticError, OSError),
@@ -36,16 +36,16 @@ UNREADABLE = (
 
 
 class RefusedError(ValueError):
-    """A sound file that cannot be read in the way that was asked for."""
+    """Raised for an intact file that cannot be read in the requested way."""
 
 
 @contextmanager
 def one_error(path: Path) -> Iterator[None]:
     """
-    Turn whatever reading a damaged or foreign file ends in into one error.
+    Turn every exception that reading a damaged or foreign file may raise into one error.
 
     :param path: for the message
-    :raises ValueError: in place of any of :data:`UNREADABLE`, but for a file that is not there
+    :raises ValueError: in place of any of :data:`UNREADABLE`, except for a file that does not exist
     """
     try:
         yield
@@ -63,7 +63,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     Open a saved model's archive and check its table of contents.
 
     :param path: path or file
-    :raises ValueError: if it is no zip file, or one that would unfold to much more than its size
+    :raises ValueError: if it is not a zip file, or would expand to much more than its size
     """
     file = open_path(path, "r", suffix="zip")
     try:
@@ -81,9 +81,11 @@ def check_contents(
     archive: zipfile.ZipFile, compressions: tuple[int, ...] = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ) -> None:
     """
+    Check a zip file's table of contents.
+
     :param archive: an open zip file
     :param compressions: what its entries may be compressed by
-    :raises ValueError: if its entries claim what a saved model's do not
+    :raises ValueError: if it has entries that no saved model has
     """
     file: Any = archive.fp
     position = file.tell()
@@ -98,19 +100,19 @@ def check_contents(
     for entry in entries:
         if entry.flag_bits & 1 or entry.compress_type not in compressions:
             raise ValueError(f"its entry '{entry.filename}' is encrypted, or compressed in an unusual way")
-    unfolded = sum(entry.file_size for entry in entries)
-    if sum(entry.compress_size for entry in entries) > size or unfolded > MAX_RATIO * size + MAX_EXTRA:
-        raise ValueError(f"its {size} bytes would unfold to {unfolded}")
+    expanded = sum(entry.file_size for entry in entries)
+    if sum(entry.compress_size for entry in entries) > size or expanded > MAX_RATIO * size + MAX_EXTRA:
+        raise ValueError(f"its {size} bytes would expand to {expanded}")
 
 
 def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
     """
-    Read a saved model's archive through, without opening the pickles that it holds.
+    Read a saved model's archive completely, without opening the pickles in it.
 
     :param path: path or file
     :param needs_data: whether it must hold more than parameters
     :return: the saved attributes as JSON has them
-    :raises ValueError: if it is truncated, damaged or no saved model
+    :raises ValueError: if it is truncated, damaged or not a saved model
     """
     with one_error(path), open_archive(path) as archive:
         damaged = archive.testzip()
@@ -119,7 +121,7 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
         data = json.loads(archive.read("data")) if needs_data else {}
         lacking = {"policy_class", "observation_space", "action_space"} - set(data)
         if needs_data and lacking:
-            raise ValueError(f"its data lack {sorted(lacking)}")
+            raise ValueError(f"its data lacks {sorted(lacking)}")
         archive.getinfo("policy.pth")
         for name in archive.namelist():
             if name.endswith(".pth"):
@@ -130,6 +132,8 @@ def check_archive(path: Path, needs_data: bool = True) -> dict[str, Any]:
 
 def check_names(nested: zipfile.ZipFile, name: str) -> None:
     """
+    Check what the pickle in an entry of torch names.
+
     :param nested: the zip file that torch made of tensors
     :param name: of its entry
     :raises ValueError: if its pickle names anything but torch's: torch itself lets it make byte arrays of any size
@@ -140,12 +144,14 @@ def check_names(nested: zipfile.ZipFile, name: str) -> None:
                 if operation.name == "GLOBAL" and not str(argument).startswith(("torch", "collections OrderedDict")):
                     raise ValueError(f"its entry '{name}' names {argument!r:.100}")
                 if operation.name in ("STACK_GLOBAL", "INST", "BYTEARRAY8"):
-                    raise ValueError(f"its entry '{name}' is no pickle of tensors")
+                    raise ValueError(f"its entry '{name}' is not a pickle of tensors")
 
 
 def check_tensors(value: Any, name: str) -> None:
     """
-    :param value: a nest with tensors
+    Check that tensors are no larger than their memory.
+
+    :param value: nested containers with tensors
     :param name: of the entry that they were read from
     :raises ValueError: if one repeats its memory, so that a copy would be of any size
     """
@@ -160,7 +166,7 @@ def open_nested(archive: zipfile.ZipFile, name: str) -> zipfile.ZipFile:
 
     :param archive: the whole
     :param name: of the entry
-    :raises ValueError: if it is no zip file, or one that would unfold to much more than its size
+    :raises ValueError: if it is not a zip file, or would expand to much more than its size
     """
     nested = zipfile.ZipFile(io.BytesIO(archive.read(name)))
     check_contents(nested, (zipfile.ZIP_STORED,))  # torch compresses nothing
@@ -203,7 +209,7 @@ class ArrayReader:
         entry, shape, dtype = str(row["entry"]), tuple(map(int, row["shape"])), np.dtype(row["dtype"])
         content = self._read(entry)
         if dtype.kind not in KINDS or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(content):
-            raise DecodingError(f"the entry '{entry}' is no array {shape} of {dtype}")
+            raise DecodingError(f"the entry '{entry}' is not an array {shape} of {dtype}")
         if hashlib.sha256(content).hexdigest() != row["sha256"]:
             raise DecodingError(f"the entry '{entry}' is not what was saved")
         return np.frombuffer(content, dtype).reshape(shape).copy()

@@ -1,8 +1,8 @@
 """
-Between the values that a model's state consists of and plain JSON beside arrays, without pickles.
+Encode the values of a model's state as plain JSON and arrays, and decode them, without pickles.
 
-A value becomes JSON as it is where JSON has its kind; else an object with one key, the name of its kind behind a "$", whose
-value is made of what the kind consists of. Reading imports nothing and calls nothing but what stands in this module's tables.
+JSON's own kinds of values stay as they are. A value of another kind becomes an object with one key, "$" and the name of its
+kind, which holds the value's parts. Decoding imports and calls only what is listed in this module's tables and in ``names``.
 """
 
 import collections
@@ -28,20 +28,20 @@ BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 class EncodingError(TypeError):
-    """A value that has no plain form."""
+    """Raised for a value that has no plain form."""
 
 
 class DecodingError(ValueError):
-    """What was read is no plain form of a value."""
+    """Raised for what is not the plain form of a value."""
 
 
 class Kind(NamedTuple):
     """
-    How values of a kind are written and read.
+    How values of one kind are encoded and decoded.
 
-    :param types: of the values, exactly
-    :param take: from a value to what it consists of, of kinds that are known
-    :param make: the inverse, which raises anything if it is given something else
+    :param types: the exact types of the values
+    :param take: returns a value's parts, which are of known kinds
+    :param make: returns the value of these parts; raises any exception for other parts
     """
 
     types: tuple[type, ...]
@@ -115,7 +115,7 @@ def _make_zoo_schedule(initial_value: float) -> Any:
     return importlib.import_module("rl_zoo3.utils").SimpleLinearSchedule(initial_value)
 
 
-#: Every kind that is neither JSON's nor an array, by the name under which it is written
+#: Every kind that is neither JSON's nor an array, by its name in files
 TAGS: dict[str, Kind] = {
     "$tuple": Kind((tuple,), list, tuple),
     "$deque": Kind((collections.deque,), lambda d: [d.maxlen, list(d)], lambda parts: collections.deque(parts[1], parts[0])),
@@ -169,7 +169,7 @@ class Encoder:
 
         :param value: a nest of what :data:`TAGS` lists, of arrays and tensors, and of JSON's own kinds
         :param path: what the value is called in an error
-        :raises EncodingError: for anything else, with its path
+        :raises EncodingError: for any other value; the message has its path
         """
         kind = type(value)
         if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
@@ -228,7 +228,7 @@ def decode(value: Any, get_array: Callable[[int], np.ndarray]) -> Any:
 
     :param value: of JSON's kinds
     :param get_array: returns the array of a place
-    :raises DecodingError: if it is something else than an encoder returns
+    :raises DecodingError: if no encoder returns such a value
     """
     if isinstance(value, list):
         return [decode(item, get_array) for item in value]
@@ -251,5 +251,5 @@ def decode(value: Any, get_array: Callable[[int], np.ndarray]) -> Any:
     parts = decode(content, get_array)
     try:
         return TAGS[tag].make(parts)
-    except Exception as e:  # whatever numpy, torch and gymnasium make of senseless arguments
-        raise DecodingError(f"no {tag[1:]}: {e}") from e
+    except Exception as e:  # NumPy, torch and Gymnasium raise many kinds of errors for invalid arguments
+        raise DecodingError(f"not a valid {tag[1:]}: {e}") from e

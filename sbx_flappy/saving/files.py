@@ -5,14 +5,11 @@ The description, the entry :data:`archive.DESCRIPTION`, holds all that a model i
 Tensors are not stored twice: it says where in the entries that torch wrote each one's bytes lie.
 """
 
-import glob
 import hashlib
 import io
 import json
 import os
 import pathlib
-import tempfile
-import time
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -24,6 +21,7 @@ from gymnasium import spaces
 from stable_baselines3.common.save_util import open_path
 from stable_baselines3.common.utils import get_system_info
 
+from sbx_flappy.atomic_files import replace_file
 from sbx_flappy.saving.archive import DESCRIPTION, FORMAT, ArrayReader, Path, RefusedError, one_error, open_archive, storages
 from sbx_flappy.saving.codec import DecodingError, Encoder, EncodingError, decode
 
@@ -31,8 +29,6 @@ from sbx_flappy.saving.codec import DecodingError, Encoder, EncodingError, decod
 UNSUPPORTED = "$unsupported"
 #: Attributes that are made of others when a model is built
 DERIVED = frozenset({"lr_schedule"})
-#: Temporary files of a process that was killed are removed after so many seconds
-STALE = 3600
 
 
 def add_description(file: io.BytesIO, attributes: Mapping[str, Any], parameters: dict[str, Any]) -> None:
@@ -81,8 +77,8 @@ def read_description(path: Path, replaced: Mapping[str, Any]) -> tuple[dict[str,
     with one_error(path), open_archive(path) as archive:
         if DESCRIPTION not in archive.namelist():
             raise RefusedError(
-                f"{path} has no entry '{DESCRIPTION}', which sbx_flappy's models have, so that it could only be unpickled, "
-                "which may run any code. If you trust who made it, load it without safe=True, and save it again for others."
+                f"{path} has no entry '{DESCRIPTION}', which models saved by sbx_flappy have. It could only be unpickled, "
+                "which can run any code. If you trust its author, load it without safe=True and save it again."
             )
         damaged = archive.testzip()
         if damaged:
@@ -90,7 +86,7 @@ def read_description(path: Path, replaced: Mapping[str, Any]) -> tuple[dict[str,
         try:
             description = json.loads(archive.read(DESCRIPTION))
             if description["format"] != FORMAT:
-                raise DecodingError(f"its format is {description['format']!r:.20}, this package reads {FORMAT}")
+                raise DecodingError(f"its format is {description['format']!r:.20}, but this package reads {FORMAT}")
             reader = ArrayReader(archive, description["arrays"])
             data = {name: _value(name, value, reader, replaced) for name, value in description["data"].items()}
             parameters = decode(description["parameters"], reader)
@@ -111,13 +107,15 @@ def is_ours(path: str | pathlib.Path) -> bool:
 
 def check_attributes(data: Mapping[str, Any], owner: type) -> None:
     """
+    Check the attributes that make a model.
+
     :param data: a model's attributes
     :param owner: the model's class
     :raises ValueError: if one would take the place of a method, or one that every model has is missing
     """
     for name in data:
         if not name.isidentifier() or callable(getattr(owner, name, None)):
-            raise ValueError(f"its attribute '{name:.100}' is none of a model's")
+            raise ValueError(f"its attribute '{name:.100}' is not an attribute of a model")
     kinds = {"observation_space": spaces.Space, "action_space": spaces.Space, "policy_kwargs": dict, "policy_class": type}
     for name, kind in {**kinds, "verbose": int, "use_sde": bool}.items():
         if not isinstance(data.get(name), kind):
@@ -126,15 +124,17 @@ def check_attributes(data: Mapping[str, Any], owner: type) -> None:
 
 def check_parameters(parameters: Any) -> None:
     """
+    Check the state dicts of a policy and of its optimizer.
+
     :param parameters: state dicts by name, of the policy and of its optimizer
     :raises DecodingError: if they are none
     """
     policy, optimizer = parameters["policy"], parameters["policy.optimizer"]
     if not all(isinstance(tensor, th.Tensor) for tensor in policy.values()):
-        raise DecodingError("the parameters are no tensors")
+        raise DecodingError("the parameters are not tensors")
     groups, moments = optimizer["param_groups"], optimizer["state"]
     if not all(isinstance(group["params"], list) for group in groups) or not all(map(dict.items, moments.values())):
-        raise DecodingError("the optimizer's state is none")
+        raise DecodingError("the optimizer's state is not valid")
 
 
 def count(state_dict: Mapping[str, Any]) -> int:
@@ -162,9 +162,9 @@ def _value(name: str, value: Any, reader: ArrayReader, replaced: Mapping[str, An
         if name in DERIVED:
             return _Missing
         raise RefusedError(
-            f"The saved attribute '{name}' has no plain form ({value[UNSUPPORTED]}): it could only be unpickled, which may "
-            f"run any code. Pass custom_objects={{'{name}': ...}} in its place, or load without safe=True if you trust who "
-            "made the file."
+            f"The saved attribute '{name}' has no plain form ({value[UNSUPPORTED]}): it could only be unpickled, which can "
+            f"run any code. Pass custom_objects={{'{name}': ...}} in its place, or load without safe=True if you trust "
+            "the file's author."
         )
     return decode(value, reader)
 
@@ -184,8 +184,9 @@ def begin(path: Path) -> io.BytesIO:
 
 def write(path: Path, content: io.BytesIO) -> None:
     """
-    Write a file in SB3's way: with the suffix ".zip", making folders, never over a folder. A path has the new content or, if
-    the process ends at any moment before, the old one.
+    Write a file in SB3's way: with the suffix ".zip", making folders, never over a folder.
+
+    A path has the new content or, if the process ends at any moment before, the old one.
 
     :param path: path, or an open file, which is written to directly
     :param content: the whole file
@@ -197,29 +198,8 @@ def write(path: Path, content: io.BytesIO) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(content.getbuffer())  # a device or a pipe
         return
-    replace(target, content.getbuffer())
-
-
-def replace(target: pathlib.Path, content: bytes | memoryview) -> None:
-    """
-    Give a path new content in one step: if the process ends at any moment before, it has the old one.
-
-    :param target: no link, device or folder, in a folder that exists
-    :param content: the whole file
-    """
-    _remove_stale(target)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _mode(target))
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-    _sync_folder(target.parent)
+    with replace_file(target) as file:
+        file.write(content.getbuffer())
 
 
 def _target(path: pathlib.Path) -> pathlib.Path:
@@ -232,31 +212,3 @@ def _target(path: pathlib.Path) -> pathlib.Path:
         warnings.warn(f"Path '{path.parent}' does not exist. Will create it.", stacklevel=4)
         path.parent.mkdir(exist_ok=True, parents=True)
     return pathlib.Path(os.path.realpath(path))  # a link stays one
-
-
-def _mode(target: pathlib.Path) -> int:
-    """Return the permissions that the file has, or that a new one gets."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _remove_stale(target: pathlib.Path) -> None:
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        try:
-            if time.time() - left.stat().st_mtime > STALE:
-                left.unlink()
-        except OSError:
-            pass  # another process was faster, or owns it
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-    """Let the new name of the file outlive a loss of power, where the system can do that."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -14,7 +14,7 @@ from typing import Any
 from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.utils import ALGOS
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sbx_flappy.envs.registration import ENV_IDS
 from sbx_flappy.envs.vec_env import FlappyVecEnv
@@ -37,18 +37,23 @@ def register_algorithms(ppo: Any) -> None:
 register_algorithms(ppo=PPO)
 
 
-class DefaultVecEnv:
+def choose_vec_env(vec_env_class: Any, env_id: str) -> Any:
     """
-    What RL-Zoo asks as ``ExperimentManager.default_vec_env_cls``: the VecEnv of a run, in place of the one it has chosen.
+    Return the VecEnv of a run: FlappyVecEnv in place of ``DummyVecEnv``, RL-Zoo's default, for one of our ids.
 
-    It is FlappyVecEnv where RL-Zoo has chosen ``DummyVecEnv``, its default, for one of our ids, and None otherwise, which
-    leaves RL-Zoo's choice. Asked of the class, as by ``enjoy``, it is None.
+    :param vec_env_class: RL-Zoo's choice
+    :param env_id: the environment's id
     """
-
-    def __get__(self, manager: ExperimentManager | None, _owner: type) -> type[DummyVecEnv] | None:
-        if manager is None or manager.vec_env_class is not DummyVecEnv:
-            return None
-        return FlappyVecEnv if manager.env_name.gym_id in ENV_IDS else None
+    return FlappyVecEnv if vec_env_class is DummyVecEnv and env_id in ENV_IDS else vec_env_class
 
 
-ExperimentManager.default_vec_env_cls = DefaultVecEnv()  # type: ignore[assignment]
+_rl_zoos_create_envs = ExperimentManager.create_envs
+
+
+def create_envs(manager: ExperimentManager, *args: Any, **kwargs: Any) -> VecEnv:
+    """Create the environments of a run, see RL-Zoo's method, in the VecEnv of :func:`choose_vec_env`."""
+    manager.vec_env_class = choose_vec_env(manager.vec_env_class, manager.env_name.gym_id)
+    return _rl_zoos_create_envs(manager, *args, **kwargs)
+
+
+ExperimentManager.create_envs = create_envs  # type: ignore[method-assign, assignment]

@@ -22,7 +22,7 @@ FOLDER = "rl-trained-agents"
 
 def find_agent(algo: str, env_name: EnvironmentName) -> tuple[str, str]:
     """
-    Return the folder and the algorithm under which an agent is found that the command does not say the folder of.
+    Return the folder and the algorithm under which an agent is found, where the command names no folder.
 
     The first of: ``rl-trained-agents`` in the working folder, the agents of this package under the same algorithm, and under
     "ppo". If there is none, RL-Zoo's default, which RL-Zoo may fill from its hub.
@@ -46,7 +46,7 @@ def find_model(args: argparse.Namespace, folder: str, algo: str) -> Path:
     :param args: ``env``, ``exp_id`` (0: the latest, -1: no folder of its own), ``load_best``, and ``load_checkpoint`` or None
     :param folder: log folder
     :param algo: RL-Zoo's name of the algorithm
-    :raises ValueError: if the file is not there
+    :raises ValueError: if the file does not exist
     """
     run_id = args.exp_id or get_latest_run_id(str(Path(folder, algo)), args.env)
     run = Path(folder, algo, f"{args.env}_{run_id}") if run_id > 0 else Path(folder, algo)
@@ -58,10 +58,10 @@ def find_model(args: argparse.Namespace, folder: str, algo: str) -> Path:
     runs = [known.name.rpartition("_")[2] for known in Path(folder, algo).glob(f"{glob.escape(args.env)}_*")]
     runs = sorted((number for number in runs if number.isdecimal()), key=int)
     known = f"the runs {', '.join(runs)}" if runs else "no run"
-    raise ValueError(f"{path} is not there. {Path(folder, algo)} has {known} of {args.env}.")
+    raise ValueError(f"{path} does not exist. {Path(folder, algo)} has {known} of {args.env}.")
 
 
-#: What is raised for arguments that the user can mend
+#: What is raised for arguments that the user can fix
 OF_THE_USER = (ValueError, OSError, ImportError, gym.error.Error)
 
 
@@ -70,11 +70,11 @@ def explaining(
     parser: argparse.ArgumentParser, what: str = "", errors: tuple[type[Exception], ...] = OF_THE_USER
 ) -> Iterator[None]:
     """
-    Let an error of the block that the user can mend end the command with its message.
+    Let an error that the user can fix end the command with its message.
 
     :param parser: the command's
     :param what: what the block does, for the message
-    :param errors: which they are
+    :param errors: the types of these errors
     :raises SystemExit: with 2
     """
     try:

@@ -102,7 +102,7 @@ def read_hyperparams(path: Path, env_name: EnvironmentName) -> tuple[dict[str, A
     if statistics.is_file():
         return hyperparams, statistics
     if hyperparams["normalize_kwargs"].get("norm_obs", True):
-        raise ValueError(f"The agent's observations are normalized, and {statistics} is not there.")
+        raise ValueError(f"The agent's observations are normalized, but {statistics} does not exist.")
     return {**hyperparams, "normalize": False}, None
 
 
@@ -129,6 +129,7 @@ class StoreKwargs(StoreDict):
     """RL-Zoo's action for ``NAME:VALUE``, which names what it cannot read."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Read the values, see RL-Zoo's action."""
         try:
             super().__call__(parser, namespace, values, option_string)
         except Exception as e:  # the value is a Python expression
@@ -154,9 +155,13 @@ def make_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("-f", "--folder", help="Log folder (default: the agents that come with the package)")
     parser.add_argument("--exp-id", default=0, type=int, help="Experiment ID (default: 0: latest, -1: no exp folder)")
     parser.add_argument("--load-best", action="store_true", help="Evaluate the best model instead of the last one")
-    parser.add_argument("--load-checkpoint", type=int, metavar="STEPS", help="Evaluate the checkpoint of so many time steps")
+    parser.add_argument(
+        "--load-checkpoint", type=int, metavar="STEPS", help="Evaluate the checkpoint saved after this many time steps"
+    )
     parser.add_argument("-n", "--n-episodes", default=100, type=int, help="Episodes of each kind (default: 100)")
-    parser.add_argument("--seed", default=SEED, type=int, help=f"Seed of the first game (default: {SEED}, none of a training)")
+    parser.add_argument(
+        "--seed", default=SEED, type=int, help=f"Seed of the first game (default: {SEED}, not used in training)"
+    )
     parser.add_argument("--only", choices=["deterministic", "stochastic"], help="One kind of actions instead of both")
     parser.add_argument("--max-episode-steps", type=int, help="Limit of an episode (default: the training's)")
     parser.add_argument("--engine", choices=["native", "pygame"], help="Flappy Bird's engine (default: the training's)")
@@ -194,7 +199,7 @@ def evaluate(arguments: list[str], prog: str) -> None:
     if not 0 <= args.seed < 2**32:
         parser.error(f"--seed must be between 0 and 2**32 - 1, got {args.seed}")
     if args.output is not None and not args.output.parent.is_dir():
-        parser.error(f"--output: the folder {args.output.parent} is not there")
+        parser.error(f"--output: the folder {args.output.parent} does not exist")
     options = {"max_episode_steps": args.max_episode_steps, "engine": args.engine}
     env_kwargs = {**args.env_kwargs, **{name: value for name, value in options.items() if value is not None}}
     # Games that have equal shares of the episodes, but for one episode in some

@@ -1,4 +1,4 @@
-"""A run of ``sbx-flappy train``, as RL-Zoo's manager with this package's settings, that an interruption ends saved."""
+"""A run of ``sbx-flappy train``: RL-Zoo's manager with this package's settings, which saves an interrupted training."""
 
 import argparse
 import importlib
@@ -19,17 +19,17 @@ from sbx_flappy.common.callbacks import ResumePointCallback
 from sbx_flappy.zoo.interruption import Interruption
 
 #: Other algorithms that this package has settings for
-YARDSTICKS = ("trpo", "qrdqn", "ppo_lstm")
+BASELINES = ("trpo", "qrdqn", "ppo_lstm")
 
 
 def find_settings(algo: str, env_id: str) -> str | None:
     """
-    Return where the settings lie when the command names none: this package's own, else RL-Zoo's for PPO.
+    Return where the settings are when the command names none: this package's own, else RL-Zoo's for PPO.
 
     :return: what ``-conf`` takes, or None where RL-Zoo finds its settings itself
     """
     name = "ppo" if algo == "ppo_jax" else algo
-    if name in YARDSTICKS or name == "ppo":
+    if name in BASELINES or name == "ppo":
         module = f"sbx_flappy.hyperparams.{name}"
         if env_id in importlib.import_module(module).hyperparams:
             return module
@@ -38,10 +38,10 @@ def find_settings(algo: str, env_id: str) -> str | None:
 
 class ResumableModel:
     """
-    A model as RL-Zoo's manager sees it: it calls ``learn`` and ``save`` without the arguments that let a training go on.
+    A model for RL-Zoo's manager, which calls ``learn`` and ``save`` without the arguments that resume a training.
 
     :param model: the model
-    :param resumable: whether to save the state for going on
+    :param resumable: whether to save what resuming needs
     """
 
     def __init__(self, model: PPO, resumable: bool = False) -> None:
@@ -51,7 +51,7 @@ class ResumableModel:
 
     def learn(self, total_timesteps: int, **kwargs: Any) -> None:
         """Train, from where the training was saved if it was."""
-        self.model.learn(total_timesteps, reset_num_timesteps=not self.model.is_resumed, **kwargs)
+        self.model.learn(total_timesteps, reset_num_timesteps=not self.model.resumption.is_pending, **kwargs)
 
     def save(self, path: str) -> None:
         """Save the model."""
@@ -102,8 +102,10 @@ def resuming_command(file: str) -> str:
 
 class SettingsManager(ExperimentManager):
     """
-    RL-Zoo's manager of a run, which finds the settings by itself where the command has no ``-conf``, saves a training that
-    Ctrl-C or SIGTERM ends, as of the beginning of its last iteration, and goes on with such a training at ``-i``.
+    RL-Zoo's manager of a run, with this package's settings and interruptions that lose nothing.
+
+    It finds the settings by itself where the command has no ``-conf``. A training that Ctrl-C or SIGTERM ends is saved as of
+    the beginning of its last iteration, and ``-i`` goes on with such a training.
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *others: Any, **kwargs: Any) -> None:
@@ -146,14 +148,14 @@ class SettingsManager(ExperimentManager):
             print(f"{self.interruption.received}: the training stops after {model.num_timesteps} time steps.")
 
     def _plan_timesteps(self, model: PPO) -> None:
-        """A training that goes on does so up to its end, or for as many steps as ``-n`` asks for."""
+        """Let a training that goes on do so up to its end, or for as many steps as ``-n`` asks for."""
         remaining = model._total_timesteps - model.num_timesteps
-        if not model.is_resumed:
+        if not model.resumption.is_pending:
             return
         if self.args.n_timesteps <= 0 and remaining > 0:
             self.n_timesteps = remaining
         total = model.num_timesteps + int(self.n_timesteps)
-        print(f"Going on where the training was saved, from {model.num_timesteps} to {total} time steps.")
+        print(f"Resuming where the training was saved, from {model.num_timesteps} to {total} time steps.")
 
     def save_trained_model(self, model: BaseAlgorithm) -> None:
         """Save the model, see RL-Zoo's method; after an interruption so that it can go on."""
@@ -167,15 +169,15 @@ class SettingsManager(ExperimentManager):
             print(f"Saved {file} as of {model.num_timesteps} time steps, where an iteration begins.")
             print(f"This goes on as if the training had never stopped:\n  {resuming_command(file)}")
         else:
-            print(f"Saved {file}. With -i it starts anew with these parameters, because {obstacle}")
+            print(f"Saved {file}. With -i a new training starts from these parameters, because {obstacle}")
 
     def _rewind(self, model: PPO) -> str | None:
         """Go back to the beginning of the iteration that was interrupted, or return why that cannot be."""
         try:
-            state = self.resume_point.state if model.is_within_iteration else model.get_resume_state()
+            state = self.resume_point.state if model.resumption.is_within_iteration else model.resumption.get_state(model)
         except ValueError as e:
             return str(e)
         if state is None:
             return self.resume_point.obstacle
-        model.rewind(state)
+        model.resumption.rewind(model, state)
         return None

@@ -24,9 +24,11 @@ from stable_baselines3.common.env_checker import check_env as check_env_sb3
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sbx_flappy.envs import FlapCooldown, FlappyBirdEnv, FlappyVecEnv, FrameSkip, register_envs
-from sbx_flappy.envs.constants import FLAP, GLIDE, MAX_PIPE_GAP, MIN_PIPE_GAP
-from sbx_flappy.envs.native_game import NativeGame, SavedGame
+from sbx_flappy.envs.constants import FLAP, MAX_PIPE_GAP, MIN_PIPE_GAP, NO_FLAP
+from sbx_flappy.envs.native_game import NativeGame
+from sbx_flappy.envs.options import GameOptions
 from sbx_flappy.envs.rules import GameState
+from sbx_flappy.envs.saved_game import SavedGame
 from sbx_flappy.envs.window import HumanWindow
 from sbx_flappy.envs.wrappers import PixelObservation
 
@@ -54,14 +56,14 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user asks SDL to show nothing; frames are not shown for their time, to save the tests'."""
+    """Let SDL show nothing, as a user may, and show frames without waiting, to save the tests' time."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setattr(HumanWindow, "show", HumanWindow.blit)
 
 
 @pytest.fixture
 def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a display."""
+    """Let the machine seem to have no display."""
     for name in ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -283,7 +285,7 @@ def test_the_time_limit_truncates_and_sb3_is_told_so(engine: str) -> None:
     env.reset()
     infos = []
     for _ in range(5):
-        _, _, dones, info = env.step(np.array([GLIDE]))
+        _, _, dones, info = env.step(np.array([NO_FLAP]))
         infos.append((bool(dones[0]), info[0]["TimeLimit.truncated"]))
     assert infos == [(False, False)] * 4 + [(True, True)]
 
@@ -323,7 +325,7 @@ def test_a_state_brings_everything_back(arguments: dict[str, Any]) -> None:
     env = FlappyBirdEnv(**arguments)
     play(env, actions[:25], seed=2)
     for over in (False, True):
-        while over and not env.step(GLIDE)[2]:
+        while over and not env.step(NO_FLAP)[2]:
             pass
         saved = pickle.loads(pickle.dumps(env.get_state()))
         expected = play_on(env, over)
@@ -339,11 +341,11 @@ def test_a_state_brings_everything_back(arguments: dict[str, Any]) -> None:
 def test_a_state_that_is_over_needs_a_reset() -> None:
     env, other = FlappyBirdEnv(obs_type="features"), FlappyBirdEnv(obs_type="features")
     env.reset()
-    while not env.step(GLIDE)[2]:
+    while not env.step(NO_FLAP)[2]:
         pass
     other.set_state(env.get_state())
     with pytest.raises(ResetNeeded, match="the game is over"):
-        other.step(GLIDE)
+        other.step(NO_FLAP)
 
 
 def with_field(saved: SavedGame, **fields: Any) -> SavedGame:
@@ -370,11 +372,11 @@ BAD_STATES: list[tuple[Any, type[Exception], str]] = [
 
 @pytest.mark.parametrize("vec_env", [False, True])
 @pytest.mark.parametrize(("spoil", "error", "message"), BAD_STATES)
-def test_what_is_no_state_is_an_error_and_changes_nothing(spoil: Any, error: Any, message: str, vec_env: bool) -> None:
+def test_a_wrong_state_is_an_error_and_changes_nothing(spoil: Any, error: Any, message: str, vec_env: bool) -> None:
     env: Any = FlappyVecEnv(1, "FlappyBirdFeatures-v0").envs[0] if vec_env else gym.make("FlappyBirdFeatures-v0")
     env.reset(seed=0)
     saved = env.unwrapped.get_state()
-    for action in (FLAP, GLIDE):
+    for action in (FLAP, NO_FLAP):
         env.step(action)
     before = env.unwrapped.get_state()
     with pytest.raises(error, match=message):
@@ -613,7 +615,7 @@ def test_rewards_of_the_frames_played_are_summed(n_frames: int, rewards: list[in
 def test_only_the_frames_that_are_used_are_observed(frame_skip: int, max_pool: bool, n_observed: int) -> None:
     recorder = Recorder()
     env = FrameSkip(FlapCooldown(recorder), frame_skip, max_pool)
-    env.step(GLIDE)
+    env.step(NO_FLAP)
     assert recorder.n_observed == n_observed
 
 
@@ -621,7 +623,7 @@ def test_a_wrapper_between_is_not_bypassed() -> None:
     """A wrapper that changes what ``step`` returns is asked, not the two halves of the env below it."""
     env = FrameSkip(TimeLimit(Recorder(), 2), 4)
     env.reset()
-    assert env.step(GLIDE)[2:4] == (False, True)
+    assert env.step(NO_FLAP)[2:4] == (False, True)
 
 
 def test_frame_skip_can_be_made_again_from_its_spec() -> None:
@@ -709,10 +711,10 @@ def test_human_shows_every_frame_at_30_per_second(engine: str, monkeypatch: pyte
     env = FlappyBirdEnv(engine=engine, obs_type="features", render_mode="human")
     env.reset()
     for _ in range(2):
-        env.step(GLIDE)
+        env.step(NO_FLAP)
         env.render()
     assert ticks == [30] * 9
-    while not env.step(GLIDE)[2]:
+    while not env.step(NO_FLAP)[2]:
         pass
     assert len(ticks) == 1 + 31  # without a flap the bird dies in its 31st frame, and nothing is shown after it
     env.close()
@@ -764,7 +766,7 @@ def test_the_last_window_closes_the_display(engine: str, dummy_display: None) ->
     first.close()
     first.close()
     assert pygame.display.get_surface() is not None
-    second.step(GLIDE)
+    second.step(NO_FLAP)
     FlappyBirdEnv(engine=engine).close()
     assert pygame.display.get_init()
     second.close()
@@ -775,7 +777,7 @@ def test_a_window_comes_back_after_another_program_quits_pygame(engine: str, dum
     env = FlappyBirdEnv(engine=engine, render_mode="human")
     env.reset()
     pygame.quit()
-    env.step(GLIDE)
+    env.step(NO_FLAP)
     assert pygame.display.get_surface().get_size() == (288, 512)
     env.close()
 
@@ -809,15 +811,35 @@ def test_a_wrong_argument_is_named_with_its_remedy(argument: str, value: Any, re
         FlappyBirdEnv(**{argument: value})
 
 
+def test_the_defaults_of_the_options_the_env_and_the_id_are_one_game() -> None:
+    for env in (FlappyBirdEnv(), gym.make("FlappyBird-v0")):
+        assert env.unwrapped.game.options == GameOptions()  # type: ignore[attr-defined]
+    pipe_gap, flap_cooldown, frame_skip = GAMES["v0"]
+    assert GameOptions(frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=pipe_gap) == GameOptions()
+
+
+def test_options_are_a_value() -> None:
+    """NumPy's integers make the same options, with the same hash; options with other colours are others."""
+    options = GameOptions(frame_skip=np.int64(2), flap_cooldown=np.int32(0), pipe_gap=np.int64(100))  # type: ignore[arg-type]
+    assert {options, GameOptions(frame_skip=2, flap_cooldown=0, pipe_gap=100)} == {options}
+    assert type(options.frame_skip) is int
+    assert pickle.loads(pickle.dumps(options)) == options != GameOptions()
+    assert GameOptions(background=None) != GameOptions()
+    with pytest.raises(AttributeError):
+        options.pipe_gap = 100  # type: ignore[misc]
+
+
 def test_integers_of_numpy_are_arguments(engine: str) -> None:
     FlappyBirdEnv(engine=engine, frame_skip=np.int64(2), flap_cooldown=np.int32(0), pipe_gap=np.int64(MAX_PIPE_GAP)).reset()  # type: ignore[arg-type]
 
 
 def test_no_flaps_get_through_a_gap_below_the_least() -> None:
     """
-    Upstream's rules on paper: a flap sets the velocity to -9, otherwise gravity adds 1 up to 10. A pipe of 52 pixels that
-    moves 4 per frame touches the columns of a bird of 34 for 21 frames: (52 + 34) / 4 = 21.5, and 21 of them overlap on
-    upstream's lattices of x. The bird of 24 pixels has ``gap - 24`` to move in.
+    Upstream's rules on paper.
+
+    A flap sets the velocity to -9, otherwise gravity adds 1 up to 10. A pipe of 52 pixels that moves 4 per
+    frame touches the columns of a bird of 34 for 21 frames: (52 + 34) / 4 = 21.5, and 21 of them overlap on upstream's
+    lattices of x. The bird of 24 pixels has ``gap - 24`` to move in.
     """
 
     def passable(gap: int) -> bool:
@@ -835,7 +857,7 @@ def test_no_flaps_get_through_a_gap_below_the_least() -> None:
 @pytest.mark.parametrize("pipe_gap", [MIN_PIPE_GAP, MAX_PIPE_GAP])
 def test_features_stay_in_their_space_at_the_ends_of_the_gap(engine: str, pipe_gap: int) -> None:
     env = FlappyBirdEnv(engine=engine, obs_type="features", pipe_gap=pipe_gap, frame_skip=1, flap_cooldown=0)
-    for seed, action in enumerate([GLIDE, FLAP] * 4):
+    for seed, action in enumerate([NO_FLAP, FLAP] * 4):
         observation, terminated, score = env.reset(seed=seed)[0], False, 0
         while not terminated and score < 2:
             assert observation in env.observation_space
@@ -847,7 +869,7 @@ def test_features_stay_in_their_space_at_the_ends_of_the_gap(engine: str, pipe_g
 def test_an_action_outside_the_two_is_an_error(engine: str, action: Any) -> None:
     env = FlappyBirdEnv(engine=engine, obs_type="features")
     env.reset()
-    with pytest.raises(ValueError, match=r"action must be a single integer, 0 \(glide\) or 1 \(flap\), got"):
+    with pytest.raises(ValueError, match=r"action must be a single integer, 0 \(no flap\) or 1 \(flap\), got"):
         env.step(action)
 
 
@@ -862,7 +884,7 @@ def test_integers_and_0d_arrays_are_actions(engine: str, action: Any) -> None:
 def test_step_and_render_need_a_reset_even_unwrapped(engine: str) -> None:
     env = FlappyBirdEnv(engine=engine, render_mode="rgb_array")
     with pytest.raises(ResetNeeded, match=r"step\(\) before"):
-        env.step(GLIDE)
+        env.step(NO_FLAP)
     with pytest.raises(ResetNeeded, match=r"render\(\) before"):
         env.render()
 
@@ -870,13 +892,13 @@ def test_step_and_render_need_a_reset_even_unwrapped(engine: str) -> None:
 def test_a_step_after_the_end_is_an_error_until_the_reset(engine: str) -> None:
     env = FlappyBirdEnv(engine=engine, obs_type="features", render_mode="rgb_array")
     env.reset()
-    while not env.step(GLIDE)[2]:
+    while not env.step(NO_FLAP)[2]:
         pass
     with pytest.raises(ResetNeeded, match="the game is over"):
-        env.step(GLIDE)
+        env.step(NO_FLAP)
     assert env.render() is not None
     env.reset()
-    env.step(GLIDE)
+    env.step(NO_FLAP)
 
 
 def test_options_of_a_reset_are_an_error(engine: str) -> None:

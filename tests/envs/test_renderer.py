@@ -19,11 +19,13 @@ from gymnasium.error import ResetNeeded
 from sbx_flappy.envs import constants as c
 from sbx_flappy.envs import rules
 from sbx_flappy.envs.batch import FlappyBatch
+from sbx_flappy.envs.options import Colors, GameOptions
 from sbx_flappy.envs.rendering import area_resize, sprites, table_cache
 from sbx_flappy.envs.rendering.renderer import Renderer
 from sbx_flappy.envs.rendering.tables import Tables
 from tests.envs.test_rules import scripted
 
+FEATURES = GameOptions("features")
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"pipe_gap": 100, "bird_color": "red", "pipe_color": "red", "background": "night"},
@@ -41,7 +43,7 @@ def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small_gray(frame: np.ndarray) -> np.ndarray:
-    """What gymnasium's ResizeObservation and GrayscaleObservation make of a frame, uint8 ``[84, 84]``."""
+    """Return what gymnasium's ResizeObservation and GrayscaleObservation make of a frame, uint8 ``[84, 84]``."""
     small = cv2.resize(frame, (84, 84), interpolation=cv2.INTER_AREA)
     return np.sum(np.multiply(small, np.array([0.2125, 0.7154, 0.0721])), axis=-1).astype(np.uint8)
 
@@ -69,7 +71,7 @@ class OracleSteps:
         return small_gray(self.env.render())
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, int]:
-        """Observation, reward, terminated, score."""
+        """Return observation, reward, terminated, score."""
         total, frames = 0.0, []
         for frame in range(self.frame_skip):
             allowed = action if self.wait == 0 else 0
@@ -85,7 +87,7 @@ class OracleSteps:
 
 
 def choose(rng: np.random.Generator, kind: int, oracle: OracleSteps) -> int:
-    """A careful, a careless, a random, a rarely flapping player and one who always flaps."""
+    """Return the action of a careful, a careless, a random, a rarely or an always flapping player."""
     if kind < 2 and rng.random() >= (0.01, 0.15)[kind]:
         return scripted(rng, oracle.env, oracle.wait, oracle.cooldown, oracle.frame_skip)
     return int(rng.random() < (0.3, 0.3, 0.2, 0.05, 1.0)[kind])
@@ -99,7 +101,7 @@ def play_steps(n_steps: int, frame_skip: int, cooldown: int, options: dict[str, 
     """
     n_envs = 10
     oracles = [OracleSteps(seed + i, frame_skip, cooldown, options) for i in range(n_envs)]
-    batch = FlappyBatch(n_envs, "pixels", frame_skip, cooldown, **options)
+    batch = FlappyBatch(n_envs, GameOptions("pixels", frame_skip, cooldown, **options))
     first = batch.reset([seed + i for i in range(n_envs)])
     for oracle, observation in zip(oracles, first, strict=True):
         np.testing.assert_array_equal(observation[..., 0], small_gray(oracle.env.render()))
@@ -153,10 +155,8 @@ def test_full_size_frames_equal_upstreams(options: dict[str, Any]) -> None:
     env.reset(seed=1)
     gaps = iter(rules.draw_gaps(np.random.default_rng(1), 500))
     state = rules.init(np.array([next(gaps) for _ in range(3)]))
-    pipe_gap = options.get("pipe_gap", 150)
-    images = sprites.load_sprites(
-        options.get("bird_color", "yellow"), options.get("pipe_color", "green"), options.get("background", "day")
-    )
+    game = GameOptions(**options)
+    pipe_gap, images = game.pipe_gap, sprites.load_sprites(game.colors)
     next_gap = next(gaps)
     for _ in range(250):
         action = scripted(np.random.default_rng(), env, 0, 0)
@@ -177,7 +177,7 @@ def test_frames_for_people_show_the_score(score: int) -> None:
     env._score = score
     env.render()
     shown = np.transpose(pygame.surfarray.array3d(env._surface), axes=(1, 0, 2))
-    batch = FlappyBatch(1)
+    batch = FlappyBatch(1, GameOptions())
     batch.reset([1])
     batch.state.score[0] = score
     np.testing.assert_array_equal(batch.render(0, show_score=True), shown)
@@ -200,7 +200,7 @@ def test_gray_is_gymnasiums() -> None:
 
 def test_pooled_frame_is_the_maximum_of_single_frames() -> None:
     states = play_native(600, 150, 4)
-    renderer = Renderer(1, 150)
+    renderer = Renderer(1, *TABLE_OPTIONS)
     one, two, pooled = (np.zeros((1, 84, 84, 1), dtype=np.uint8) for _ in range(3))
     for before, after in pairwise(states):
         if before.terminated:
@@ -216,7 +216,7 @@ def test_pooled_frame_is_the_maximum_of_single_frames() -> None:
 
 @pytest.mark.parametrize("obs_type", ["pixels", "features"])
 def test_a_game_does_not_depend_on_its_neighbours(obs_type: str) -> None:
-    batch, alone = FlappyBatch(5, obs_type), FlappyBatch(1, obs_type)
+    batch, alone = FlappyBatch(5, GameOptions(obs_type)), FlappyBatch(1, GameOptions(obs_type))
     batch.reset([9, 8, 7, 6, 5])
     alone.reset([7])
     rng = np.random.default_rng(0)
@@ -232,7 +232,7 @@ def test_a_game_does_not_depend_on_its_neighbours(obs_type: str) -> None:
 
 @pytest.mark.parametrize("obs_type", ["pixels", "features"])
 def test_a_snapshot_brings_everything_back(obs_type: str) -> None:
-    batch, other = FlappyBatch(6, obs_type), FlappyBatch(6, obs_type)
+    batch, other = FlappyBatch(6, GameOptions(obs_type)), FlappyBatch(6, GameOptions(obs_type))
     batch.reset(list(range(6)))
     actions = (np.random.default_rng(0).random((400, 6)) < 0.2).astype(int)
     for action in actions[:150]:
@@ -249,7 +249,7 @@ def test_a_snapshot_brings_everything_back(obs_type: str) -> None:
 
 def test_many_resets_keep_the_stream_of_gaps() -> None:
     """More gaps than are drawn at once: one game dies on the ground again and again, its neighbour starts only later."""
-    batch = FlappyBatch(2, "features")
+    batch = FlappyBatch(2, FEATURES)
     batch.reset([5], games=[0])
     stream = np.random.default_rng(5).integers(0, 8, size=3 * 40).reshape(40, 3)
     for gaps in stream:
@@ -260,7 +260,7 @@ def test_many_resets_keep_the_stream_of_gaps() -> None:
 
 
 def test_a_seed_starts_a_game_as_newly_made() -> None:
-    batch = FlappyBatch(1)
+    batch = FlappyBatch(1, GameOptions())
     first = batch.reset([3]).copy()
     for _ in range(5):
         batch.step(np.array([0]))
@@ -270,14 +270,14 @@ def test_a_seed_starts_a_game_as_newly_made() -> None:
 
 @pytest.mark.parametrize("actions", [[0], [0, 1, 0], [0, 2], [-1, 0], [0.0, 1.0], [[0, 1]]])
 def test_wrong_actions_are_refused(actions: Any) -> None:
-    batch = FlappyBatch(2, "features")
+    batch = FlappyBatch(2, FEATURES)
     batch.reset([0, 1])
     with pytest.raises(ValueError, match="2 integers"):
         batch.step(np.array(actions))
 
 
 def test_a_game_that_is_over_needs_a_reset() -> None:
-    batch = FlappyBatch(2, "features")
+    batch = FlappyBatch(2, FEATURES)
     with pytest.raises(ResetNeeded, match=r"\[0, 1\]"):
         batch.step(np.array([0, 0]))
     batch.reset([0, 1])
@@ -290,8 +290,7 @@ def test_a_game_that_is_over_needs_a_reset() -> None:
     batch.step(np.array([0, 1]))
 
 
-COLOR_NAMES = ("bird_color", "pipe_color", "background")
-TABLE_OPTIONS = ("yellow", "green", "day", 150)
+TABLE_OPTIONS = (Colors(), 150)
 
 
 def tables_equal(one: Any, other: Any) -> bool:
@@ -314,7 +313,7 @@ def test_tables_are_small_quick_to_build_and_to_read(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "encrypted", "lzma", "empty", "text", "folder"])
-def test_damaged_tables_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+def test_damaged_tables_are_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     tables = table_cache.get_tables(*TABLE_OPTIONS)
     monkeypatch.setenv("SBX_FLAPPY_CACHE_DIR", str(tmp_path))
     table_cache.get_tables.cache_clear()
@@ -449,7 +448,7 @@ def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_old_format_or_another_choice_has_another_file(monkeypatch: pytest.MonkeyPatch) -> None:
     first = table_cache.table_path(*TABLE_OPTIONS)
-    assert first != table_cache.table_path("red", *TABLE_OPTIONS[1:])
+    assert first != table_cache.table_path(Colors("red"), 150)
     monkeypatch.setattr(table_cache, "TABLE_FORMAT", table_cache.TABLE_FORMAT + 1)
     assert first != table_cache.table_path(*TABLE_OPTIONS)
 
@@ -471,13 +470,13 @@ def all_birds() -> rules.GameState:
 @pytest.mark.parametrize("options", OPTIONS[:2])
 def test_every_height_and_phase_equals_the_full_size_frame(options: dict[str, Any]) -> None:
     """The full-size frames equal upstream's; whatever they show, the small ones show too, also where no game gets to."""
-    colors = [options.get(name, default) for name, default in zip(COLOR_NAMES, TABLE_OPTIONS, strict=False)]
-    images, pipe_gap = sprites.load_sprites(*colors), options.get("pipe_gap", 150)
+    game = GameOptions(**options)
+    images, pipe_gap = sprites.load_sprites(game.colors), game.pipe_gap
     states = all_birds()
     chosen = np.arange(len(states.player_y)) if options == {} else np.arange(0, len(states.player_y), 7)
     states = rules.GameState(*(field[..., chosen] for field in states))
     frames = np.zeros((len(chosen), 84, 84, 1), dtype=np.uint8)
-    Renderer(len(chosen), pipe_gap, *colors).draw(states, frames)
+    Renderer(len(chosen), game.colors, pipe_gap).draw(states, frames)
     for i, frame in enumerate(frames):
         one = rules.GameState(*(field[..., i] for field in states))
         np.testing.assert_array_equal(frame[..., 0], small_gray(sprites.draw_frame(one, images, pipe_gap)), err_msg=str(one))

@@ -19,12 +19,12 @@ Player = Callable[[np.random.Generator, Any, int, int], int]
 
 
 def scripted(rng: np.random.Generator, env: Any, wait: int, cooldown: int, frame_skip: int = 1) -> int:
-    """A good player: look ahead for a way through the pipes in sight that flaps as late as possible."""
+    """Play well: look ahead for a way through the pipes in sight that flaps as late as possible."""
     pipes = [(low["x"], up["y"] + c.PIPE_HEIGHT, low["y"]) for up, low in zip(env._upper_pipes, env._lower_pipes, strict=True)]
     dead_ends: set[tuple[int, ...]] = set()
 
     def survives(y: int, velocity: int, t: int, wait: int, action: int) -> bool:
-        """Whether the bird can live to frame 40 if this is its action in the frame after frame t."""
+        """Return whether the bird can live to frame 40 if this is its action in the frame after frame t."""
         flap = action == 1 and wait == 0
         velocity = -9 if flap else min(velocity + 1, 10)
         y, t, wait = y + velocity, t + 1, max(cooldown - 1, 0) if flap else max(wait - 1, 0)
@@ -42,12 +42,12 @@ def scripted(rng: np.random.Generator, env: Any, wait: int, cooldown: int, frame
 
 
 def mostly_scripted(rng: np.random.Generator, env: Any, wait: int, cooldown: int) -> int:
-    """The same player, with a random action now and then."""
+    """Play well, with a random action now and then."""
     return int(rng.random() < 0.5) if rng.random() < 0.02 else scripted(rng, env, wait, cooldown)
 
 
 def at_random(probability: float) -> Player:
-    """A player that flaps with this probability: 1 dies at a pipe above the screen, 0 on the ground."""
+    """Return a player that flaps with this probability: 1 dies at a pipe above the screen, 0 on the ground."""
     return lambda rng, env, wait, cooldown: int(rng.random() < probability)
 
 
@@ -55,7 +55,7 @@ PLAYERS = [scripted, scripted, mostly_scripted, *map(at_random, (0.08, 0.2, 1.0,
 
 
 def upstream_variables(env: Any) -> list[float]:
-    """Every variable of upstream's env that its rules read or write, pipes from left to right."""
+    """Return every variable of upstream's env that its rules read or write, pipes from left to right."""
     upper = sorted(env._upper_pipes, key=lambda pipe: pipe["x"])
     lower = sorted(env._lower_pipes, key=lambda pipe: pipe["x"])
     pipes = [value for up, low in zip(upper, lower, strict=True) for value in (up["x"], up["y"], low["x"], low["y"])]
@@ -64,7 +64,7 @@ def upstream_variables(env: Any) -> list[float]:
 
 
 def native_variables(state: rules.GameState, pipe_gap: int) -> np.ndarray:
-    """The same, float64 ``[N, 22]``, from the native state."""
+    """Return the same variables from the native state, float64 ``[N, 22]``."""
     ones = np.ones(state.player_y.shape)
     gap_top = c.GAP_TOP_MIN + c.GAP_TOP_STEP * state.pipe_gap_index
     x = rules.pipe_left(state.pipe_x)
@@ -75,7 +75,7 @@ def native_variables(state: rules.GameState, pipe_gap: int) -> np.ndarray:
 
 
 def apply_cooldown(actions: np.ndarray, wait: np.ndarray, cooldown: int) -> np.ndarray:
-    """The cool-down as a wrapper over upstream would have it: an early flap becomes action 0."""
+    """Apply the cool-down as a wrapper over upstream would: an early flap becomes action 0."""
     allowed = (actions == 1) & (wait == 0)
     wait[:] = np.where(allowed, max(cooldown - 1, 0), np.maximum(wait - 1, 0))
     return np.where(allowed, actions, 0)

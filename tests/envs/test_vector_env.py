@@ -19,7 +19,7 @@ MODES = list(AutoresetMode)
 
 @pytest.fixture(autouse=True)
 def gymnasiums_own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing RL-Zoo, as other tests do, replaces gymnasium's TimeLimit by a subclass, which changes the oracle."""
+    """Undo what importing RL-Zoo does, in other tests: it replaces gymnasium's TimeLimit, and so changes the oracle."""
     time_limit = gym.wrappers.TimeLimit
     if not time_limit.__module__.startswith("gymnasium"):
         monkeypatch.setattr(gym.wrappers, "TimeLimit", time_limit.__bases__[0])
@@ -292,7 +292,7 @@ def test_all_games_are_saved_and_restored(env_id: str, mode: AutoresetMode) -> N
         assert restored.np_random_seed == (1, 2, 3)
 
 
-def test_what_is_no_state_is_an_error_and_changes_nothing() -> None:
+def test_a_wrong_state_is_an_error_and_changes_nothing() -> None:
     env, other = FlappyVectorEnv(2, obs_type="features"), FlappyVectorEnv(3, obs_type="features")
     for one in (env, other):
         one.reset(seed=0)
@@ -307,7 +307,7 @@ def test_what_is_no_state_is_an_error_and_changes_nothing() -> None:
     np.testing.assert_equal(env.get_state(), before)
 
 
-# --- what is no array program
+# --- what the array program does not play
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_the_array_program_alone_refuses_them() -> None:
 def test_wrong_actions_are_an_error(actions: Any) -> None:
     env = FlappyVectorEnv(2, obs_type="features")
     env.reset()
-    with pytest.raises(ValueError, match=r"2 integers, 0 \(glide\) or 1 \(flap\)"):
+    with pytest.raises(ValueError, match=r"2 integers, 0 \(no flap\) or 1 \(flap\)"):
         env.step(np.array(actions))
 
 

@@ -37,7 +37,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from sbx_flappy import PPO
+from sbx_flappy import PPO, atomic_files
 from sbx_flappy.common.features_extractors import BaseFeaturesExtractor
 from sbx_flappy.ppo import MlpPolicy
 from sbx_flappy.saving import files
@@ -259,7 +259,7 @@ def test_safe_load_goes_on_where_a_training_was_saved(tmp_path: Path, no_pickles
     model.learn(48, reset_num_timesteps=False)
     no_pickles()
     safe = PPO.load(tmp_path / "model", env=PPO("MlpPolicy", "CartPole-v1", **kwargs).env, safe=True)
-    assert safe.is_resumed
+    assert safe.resumption.is_pending
     safe.learn(48, reset_num_timesteps=False)
     assert same(safe, model)
 
@@ -408,7 +408,7 @@ def test_networks_larger_than_the_file_are_refused_before_they_are_made(tmp_path
         description = json.loads(archive.read(DESCRIPTION))
     description["data"]["policy_kwargs"]["net_arch"] = [10**6, 10**6]
     replace_entries(tmp_path / "model.zip", tmp_path / "huge.zip", sbx_flappy_json=json.dumps(description).encode())
-    with pytest.raises(ValueError, match="parameters, the file holds fewer"):
+    with pytest.raises(ValueError, match="parameters, but the file holds fewer"):
         PPO.load(tmp_path / "huge.zip", safe=True)
 
 
@@ -532,7 +532,7 @@ for path in sys.argv[1:]:
         try:
             PPO.load(path, safe=safe)
         except ValueError as e:
-            assert "would unfold" in str(e), e
+            assert "would expand" in str(e), e
         else:
             raise SystemExit("it was loaded")
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
@@ -676,7 +676,7 @@ def test_what_killed_processes_left_is_removed_after_an_hour(tmp_path: Path) -> 
     old, new = tmp_path / ".model.zip.abc.tmp", tmp_path / ".model.zip.def.tmp"
     for path in (old, new):
         path.write_bytes(b"half")
-    os.utime(old, (time.time() - 2 * files.STALE,) * 2)
+    os.utime(old, (time.time() - 2 * atomic_files.STALE_SECONDS,) * 2)
     make_model().save(tmp_path / "model")
     assert sorted(os.listdir(tmp_path)) == [new.name, "model.zip"]
 

@@ -35,7 +35,8 @@ from stable_baselines3.common.vec_env import (
 
 from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.common.callbacks import ResumableCheckpointCallback
-from sbx_flappy.saving.env_state import ResumableEnv, copy_plain, get_env_state, set_env_state
+from sbx_flappy.saving.env_state import ResumableEnv, get_env_state, set_env_state
+from sbx_flappy.saving.layer_state import copy_plain
 from tests.oracle import OBSERVATIONS, RandomEnv, make_env
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +131,7 @@ def outcome(model: PPO) -> Any:
     }
     logged = {name: value for name, value in model.logger.name_to_value.items() if not name.startswith("time/")}
     lr = model.policy.optimizer.param_groups[0]["lr"]
-    return simplified([model.policy.parameters_to_vector(), optimizer, lr, logged, model.get_resume_state()])
+    return simplified([model.policy.parameters_to_vector(), optimizer, lr, logged, model.resumption.get_state(model)])
 
 
 def simplified(value: Any) -> Any:
@@ -147,7 +148,7 @@ def simplified(value: Any) -> Any:
 
 def go_on(file: str, case: Case) -> PPO:
     model = PPO.load(file, env=case.make_env())
-    assert model.is_resumed
+    assert model.resumption.is_pending
     return model.learn(case.n_timesteps - model.num_timesteps, reset_num_timesteps=False)
 
 
@@ -237,7 +238,7 @@ def test_saving_does_not_change_the_training_and_files_without_the_state_start_a
     model = train(CARTPOLE, ResumableCheckpointCallback(1, str(tmp_path)))
     np.testing.assert_array_equal(expected.policy.parameters_to_vector(), model.policy.parameters_to_vector())
     model.save(tmp_path / "plain")
-    assert not PPO.load(tmp_path / "plain").is_resumed
+    assert not PPO.load(tmp_path / "plain").resumption.is_pending
     assert len(list(tmp_path.glob("rl_model_*_steps.zip"))) == 6
 
 
@@ -254,7 +255,7 @@ def test_two_calls_of_learn_are_one_and_the_env_may_be_set_afterwards(saved: Pat
 
 def test_time_goes_on(saved: Path) -> None:
     model = PPO.load(saved, env=CARTPOLE.make_env())
-    model._resume_state["elapsed"] = 1000.0
+    model.resumption.pending["elapsed"] = 1000.0
     model.learn(CARTPOLE.n_timesteps // 2, reset_num_timesteps=False)
     assert 1000 <= model.logger.name_to_value.get("time/time_elapsed", 1000) < 1500
     assert model._num_timesteps_at_start == 0
@@ -271,12 +272,12 @@ def test_state_is_dropped_when_something_else_is_asked_for(how: str, saved: Path
         assert model.num_timesteps == 64
     elif how == "set_env":
         model.set_env(model.get_env())
-        assert model.is_resumed
+        assert model.resumption.is_pending
         model.set_env(CARTPOLE.make_env())
     else:
         model.drop_resume_state()
-    assert not model.is_resumed
-    assert ("does not go on where it was saved" in capsys.readouterr().out) == (how != "drop_resume_state")
+    assert not model.resumption.is_pending
+    assert ("does not resume where it was saved" in capsys.readouterr().out) == (how != "drop_resume_state")
     model.learn(64, reset_num_timesteps=False)
 
 
@@ -291,7 +292,7 @@ def test_pending_state_is_saved_again(saved: Path, tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_named(saved: Path) -> None:
     model = PPO.load(saved, env=CARTPOLE.make_env())
-    model._resume_state["version"] = 99
+    model.resumption.pending["version"] = 99
     with pytest.raises(ValueError, match="version 99"):
         model.learn(64, reset_num_timesteps=False)
 
@@ -322,7 +323,7 @@ def test_saving_within_an_iteration_names_the_callback(hook: str, tmp_path: Path
 @pytest.mark.parametrize("hook", ["_on_training_start", "_on_rollout_start", "_on_training_end"])
 def test_saving_between_iterations(hook: str, tmp_path: Path) -> None:
     train(CARTPOLE, SaveAt(hook, tmp_path / "model"))
-    assert PPO.load(tmp_path / "model").is_resumed
+    assert PPO.load(tmp_path / "model").resumption.is_pending
 
 
 def test_saving_before_any_training_is_an_error(tmp_path: Path) -> None:
@@ -349,9 +350,9 @@ def test_rewinding_takes_an_interruption_back(at: str, monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         model.learn(CARTPOLE.n_timesteps, callback=point)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="in the midst"):
-        model.get_resume_state()
-    model.rewind(point.state)
+    with pytest.raises(ValueError, match="within an iteration"):
+        model.resumption.get_state(model)
+    model.resumption.rewind(model, point.state)
     model.save(tmp_path / "model", resumable=True)
     np.testing.assert_equal(outcome(go_on(str(tmp_path / "model"), CARTPOLE)), expected)
     model.learn(CARTPOLE.n_timesteps - model.num_timesteps, reset_num_timesteps=False)
@@ -475,7 +476,7 @@ def test_state_of_another_environment_is_refused(make_other: Callable[[], VecEnv
     env = make_vec_env("CartPole-v1", 2, seed=0)
     env.reset()
     other = make_other()
-    with pytest.raises(ValueError, match="state is of another environment") as caught:
+    with pytest.raises(ValueError, match="training belongs to another environment") as caught:
         set_env_state(other, get_env_state(env))
     assert words in str(caught.value)
     assert "Saved: 2 Monitor of TimeLimit of OrderEnforcing of PassiveEnvChecker of CartPoleEnv" in str(caught.value)
@@ -484,7 +485,7 @@ def test_state_of_another_environment_is_refused(make_other: Callable[[], VecEnv
 def test_learning_on_with_another_number_of_envs_is_refused_before_anything_changes(saved: Path) -> None:
     model = PPO.load(saved, env=make_vec_env("CartPole-v1", 2))
     for _ in range(2):
-        with pytest.raises(ValueError, match="state is of another environment"):
+        with pytest.raises(ValueError, match="training belongs to another environment"):
             model.learn(64, reset_num_timesteps=False)
     model.drop_resume_state()
     model.learn(64, reset_num_timesteps=False)

@@ -196,7 +196,7 @@ def test_statistics_are_needed_where_observations_are_normalized(run_of: Any, ca
         (run / FEATURES / "config.yml").write_text(yaml.dump({"normalize": normalize}))
         with pytest.raises(SystemExit, match="2"):
             episodes_of(run, "-n", "2")
-        assert re.search(r"observations are normalized, and .*vecnormalize\.pkl is not there", capsys.readouterr().err)
+        assert re.search(r"observations are normalized, and .*vecnormalize\.pkl does not exist", capsys.readouterr().err)
 
 
 def test_a_checkpoint_is_played_with_its_own_statistics(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +239,8 @@ def test_finished_episodes_are_written_before_the_next_kind(folder: Path, tmp_pa
     ("arguments", "message"),
     [
         (["--exp-id", "99"], "has the runs 1 of FlappyBirdFeatures-v0"),
-        (["--load-checkpoint", "5"], "rl_model_5_steps.zip is not there"),
-        (["--exp-id", "-1"], "is not there"),
+        (["--load-checkpoint", "5"], "rl_model_5_steps.zip does not exist"),
+        (["--exp-id", "-1"], "does not exist"),
         (["--env", "FlappyBird-v7"], "has no run of FlappyBird-v7"),
         (["--algo", "a2c"], "has no run of FlappyBirdFeatures-v0"),
         (["--seed", "-1"], "--seed must be between 0 and 2**32 - 1, got -1"),
@@ -248,7 +248,7 @@ def test_finished_episodes_are_written_before_the_next_kind(folder: Path, tmp_pa
         (["--env-kwargs", "gap:("], "argument --env-kwargs: NAME:VALUE with a value in Python's notation is expected"),
         (["--env-kwargs", "gap:7"], "FlappyBirdFeatures-v0 with the arguments {'gap': 7}: "),
         (["--env-kwargs", "obs_type:'pixels'"], "Observation spaces do not match"),
-        (["-o", "nowhere/episodes.csv"], "--output: the folder nowhere is not there"),
+        (["-o", "nowhere/episodes.csv"], "--output: the folder nowhere does not exist"),
     ],
 )
 def test_errors_of_an_evaluation_are_for_the_user(

@@ -102,7 +102,7 @@ def test_an_interrupted_demo_is_saved_and_says_how_to_go_on(tmp_path: Path) -> N
     assert not list(tmp_path.rglob("*.mp4"))
     command = next(line.split() for line in output.splitlines() if line.startswith("  sbx-flappy train "))
     output = run(CLI, *command[1:], "-n", "32", cwd=tmp_path)
-    assert "Going on where the training was saved, from 64 to 96 time steps" in output
+    assert "Resuming where the training was saved, from 64 to 96 time steps" in output
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_command_that_goes_on_is_this_one(arguments: str, others: str, monke
 
 @pytest.mark.expensive
 def test_checkpoint_of_rl_zoos_settings_goes_on(uninterrupted: dict[str, np.ndarray], tmp_path: Path) -> None:
-    """With ``-n`` it goes on for as many steps as that; a finished training's file starts anew, as RL-Zoo has it."""
+    """With ``-n`` it goes on for as many steps as that; a finished training's file starts a new training, as in RL-Zoo."""
     import importlib
 
     import yaml
@@ -146,7 +146,7 @@ def test_checkpoint_of_rl_zoos_settings_goes_on(uninterrupted: dict[str, np.ndar
             np.testing.assert_array_equal(parameters(model_in(tmp_path, trained))[key], value, err_msg=key)
     assert "from 128 to 160 time steps" in run(CLI, "train", *training, "-n", "32", *go_on, cwd=tmp_path)
     output = run(CLI, "train", *training, "-n", "32", "-i", str(model_in(tmp_path)), cwd=tmp_path)
-    assert "Going on" not in output
+    assert "Resuming where" not in output
 
 
 @pytest.mark.expensive
@@ -188,8 +188,8 @@ def test_a_signal_from_outside_ends_a_training_with_a_file(name: str, algo: str,
     if algo == "ppo_jax":
         from sbx_flappy import PPO
 
-        assert PPO.load(file).is_resumed == (not options)
-        assert ("its environments are out of reach" in output) == bool(options)
+        assert PPO.load(file).resumption.is_pending == (not options)
+        assert ("its environments cannot be reached" in output) == bool(options)
     else:
         assert "Saving to logs/ppo/CartPole-v1_1" in output
 

@@ -2,8 +2,8 @@
 84x84 gray frames straight from the state, without pygame and cv2: upstream's frames, pixel by pixel.
 
 What is shown is upstream's "rgb_array" frame, resized to 84x84 by area and then turned to gray, in that order, or the maximum
-of two successive ones. A frame is gathered from the rows of :mod:`.tables` in one go, and the bird laid upon it. The few
-pixels in which the bird's outline meets a pipe or another phase of the ground are drawn anew (:mod:`.repaint`).
+of two successive ones. A frame is gathered from the rows of :mod:`.tables` at once, and the bird is laid upon it. The few
+pixels in which the bird's outline meets a pipe or another phase of the ground are drawn again (:mod:`.repaint`).
 
 For a few games the time goes into the number of NumPy calls, for many into the bytes they move; the code below saves both.
 """
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbx_flappy.envs import constants as c
+from sbx_flappy.envs.options import Colors
 from sbx_flappy.envs.rendering.bird_tables import (
     BIRD_MIN_Y,
     LOW_BIRD_Y,
@@ -26,7 +27,7 @@ from sbx_flappy.envs.rendering.bird_tables import (
     patch_row,
 )
 from sbx_flappy.envs.rendering.repaint import Scene, repaint
-from sbx_flappy.envs.rendering.sprites import N_WINGS, rotation_index
+from sbx_flappy.envs.rendering.sprites import rotation_index
 from sbx_flappy.envs.rendering.table_cache import get_tables
 from sbx_flappy.envs.rendering.tables import CELL_WIDTH, GROUND_FIRST, N_CELLS
 from sbx_flappy.envs.rules import GameState, lattice_index
@@ -34,7 +35,7 @@ from sbx_flappy.envs.rules import GameState, lattice_index
 SIZE = c.FRAME_SIZE
 WINDOW_ROWS = PATCH_ROWS - PATCH_MARGIN  # rows that hold the bird of two successive frames
 PATCH = slice(PATCH_LEFT, PATCH_LEFT + PATCH_WIDTH)
-# Rows of the index that are filled in one go: long inner loops are what makes NumPy fast.
+# Rows of the index that are filled at once: long inner loops are what makes NumPy fast.
 BLOCK_ROWS = 22
 LOW_BIRD_ROW = LOW_BIRD_Y * 21 // 128 - PATCH_MARGIN  # no bird of two frames is low if the upper one begins above
 MIXED, GROUND = GROUND_FIRST * N_CELLS, (GROUND_FIRST + 1) * N_CELLS
@@ -61,23 +62,13 @@ class Renderer:
     Draws the frames of ``n_envs`` games into arrays of the caller.
 
     :param n_envs: number of games
+    :param colors: of the sprites
     :param pipe_gap: height of the gaps, pixels
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or ``None`` (plain gray)
     """
 
-    def __init__(
-        self,
-        n_envs: int,
-        pipe_gap: int = c.DEFAULT_PIPE_GAP,
-        bird_color: str = "yellow",
-        pipe_color: str = "green",
-        background: str | None = "day",
-    ) -> None:
-        self.n_envs = n_envs
-        self._options = (pipe_gap, bird_color, pipe_color, background)
-        self.tables = tables = get_tables(bird_color, pipe_color, background, pipe_gap)
+    def __init__(self, n_envs: int, colors: Colors, pipe_gap: int) -> None:
+        self.n_envs, self.colors, self.pipe_gap = n_envs, colors, pipe_gap
+        self.tables = tables = get_tables(colors, pipe_gap)
         self._n_keys = tables.pipe_offset[0, ..., 0].size
         self._pipe_offset = tables.pipe_offset.reshape(-1, N_CELLS)
         # The bird is never beyond the second cell.
@@ -95,7 +86,7 @@ class Renderer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the options alone: the tables come from the cache again."""
-        return Renderer, (self.n_envs, *self._options)
+        return Renderer, (self.n_envs, self.colors, self.pipe_gap)
 
     def draw(self, state: GameState, out: np.ndarray) -> None:
         """
@@ -143,7 +134,7 @@ class Renderer:
         pipe_key = np.empty((len(states), c.N_PIPES, self.n_envs), dtype=np.int32)
         for i, state in enumerate(states):
             np.maximum(state.player_y, BIRD_MIN_Y, out=player_y[i])
-            np.add(rotation_index(state.rotation) * N_WINGS, state.wing, out=bird[i])
+            np.add(rotation_index(state.rotation) * c.N_WINGS, state.wing, out=bird[i])
             np.add(lattice_index(state.pipe_x) * c.N_GAPS, state.pipe_gap_index, out=pipe_key[i])
             ground_x[i] = state.ground_x
         return Frames(player_y, bird, pipe_key, ground_x)
@@ -231,7 +222,7 @@ class Renderer:
 
     def _repaint(self, frames: Frames, top: np.ndarray, wanted: np.ndarray, seen: np.ndarray) -> None:
         """
-        Draw single pixels of the windows anew, in place.
+        Draw single pixels of the windows again, in place.
 
         :param top: first row of the window, int ``[n_envs]``
         :param wanted: where, int8 ``[F, n_envs, 10, 13]``

@@ -23,7 +23,7 @@ _ROWS, _ROW_WEIGHTS = np.where(ROW_TAPS[1] > 0, ROW_TAPS[0], ROW_TAPS[0][:1]), R
 
 class Scene(NamedTuple):
     """
-    What there is to see in the frame of each of K pixels. Integers ``[K]``.
+    What the frame of each of K pixels shows. Integers ``[K]``.
 
     :param player_y: pixels; 381 stands for 380
     :param bird: rotation and wing, 0 to 113

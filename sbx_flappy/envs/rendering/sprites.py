@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbx_flappy.envs import constants as c
+from sbx_flappy.envs.options import Colors
 from sbx_flappy.envs.rules import Array, GameState, player_height
 
 N_ROTATIONS = 38  # what is on show: 20, 18, 15, ... -90 degrees
-N_WINGS = 3
 
 
 class Sprite(NamedTuple):
@@ -65,18 +65,17 @@ def _to_sprite(surface: Any) -> Sprite:
 
 
 @cache
-def load_sprites(bird_color: str, pipe_color: str, background: str | None) -> Sprites:
+def load_sprites(colors: Colors) -> Sprites:
     """
     Return upstream's sprites.
 
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or ``None`` (plain gray)
+    :param colors: which of them
     """
     import pygame
     from flappy_bird_gymnasium.envs.constants import FILL_BACKGROUND_COLOR
     from flappy_bird_gymnasium.envs.utils import load_images
 
+    bird_color, pipe_color, background = colors
     images = load_images(convert=False, bird_color=bird_color, pipe_color=pipe_color, bg_type=background)
     empty = np.full((c.SCREEN_HEIGHT, c.SCREEN_WIDTH, 3), FILL_BACKGROUND_COLOR, dtype=np.uint8)
     rotations = [visible_rotation(index) for index in range(N_ROTATIONS)]

@@ -3,15 +3,13 @@ Where the renderer's tables are kept: in memory, and as a file per choice of opt
 
 The environment variable SBX_FLAPPY_CACHE_DIR names another folder; set to nothing, no file is read or written.
 
-A file is written under another name and then renamed, so that processes that start together never see half a file; a damaged
-one is found by its checksums and drawn anew. Without a writable folder the tables are drawn in each process. A file has the
-umask's permissions, so that a folder can be shared; what a process that was killed left half-written is deleted later.
+A file is written completely or not at all, so that processes may start together. A damaged one is found by its checksums and
+drawn again. Without a writable folder the tables are drawn in each process. A file has the umask's permissions, so that a
+folder can be shared.
 """
 
 import os
-import secrets
 import sys
-import time
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,28 +17,26 @@ from pathlib import Path
 
 import numpy as np
 
+from sbx_flappy.atomic_files import replace_file
+from sbx_flappy.envs.options import Colors
 from sbx_flappy.envs.rendering.sprites import load_sprites
 from sbx_flappy.envs.rendering.tables import Tables, build_tables
 
-TABLE_FORMAT = 5  # to be raised by every change of what the tables hold
-UNFINISHED = ".tmp"  # end of the name of a file that is being written
-MAX_WRITING_SECONDS = 3600  # a file that is older was left by a process that was killed
+TABLE_FORMAT = 5  # raise it with every change of what the tables hold
 
 
 @lru_cache(maxsize=4)
-def get_tables(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Tables:
+def get_tables(colors: Colors, pipe_gap: int) -> Tables:
     """
     Return the tables, shared by all renderers of the process with the same options; read-only.
 
-    :param bird_color: "yellow", "blue" or "red"
-    :param pipe_color: "green" or "red"
-    :param background: "day", "night" or ``None`` (plain gray)
+    :param colors: of the sprites
     :param pipe_gap: height of the gaps, pixels
     """
-    path = table_path(bird_color, pipe_color, background, pipe_gap)
+    path = table_path(colors, pipe_gap)
     tables = read_tables(path) if path else None
     if tables is None:
-        tables = build_tables(load_sprites(bird_color, pipe_color, background), pipe_gap)
+        tables = build_tables(load_sprites(colors), pipe_gap)
         if path:
             write_tables(path, tables)
     for array in tables:
@@ -69,7 +65,7 @@ def cache_folder() -> Path | None:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "sbx_flappy"
 
 
-def table_path(bird_color: str, pipe_color: str, background: str | None, pipe_gap: int) -> Path | None:
+def table_path(colors: Colors, pipe_gap: int) -> Path | None:
     """
     Return the file of these options, or ``None`` without a folder, drawn by these versions of what the tables depend on.
 
@@ -78,7 +74,7 @@ def table_path(bird_color: str, pipe_color: str, background: str | None, pipe_ga
     folder = cache_folder()
     pygame_version = _version("pygame") or _version("pygame-ce")
     versions = f"v{TABLE_FORMAT}-{_version('flappy-bird-gymnasium')}-{pygame_version}"
-    name = f"tables-{versions}-{bird_color}-{pipe_color}-{background or 'plain'}-{pipe_gap}.npz"
+    name = f"tables-{versions}-{colors.bird_color}-{colors.pipe_color}-{colors.background or 'plain'}-{pipe_gap}.npz"
     return folder / name if folder else None
 
 
@@ -105,25 +101,11 @@ def read_tables(path: Path) -> Tables | None:
 
 def write_tables(path: Path, tables: Tables) -> None:
     """
-    Write a file in one go, or do nothing where that is impossible.
+    Write a file, or do nothing where that is impossible.
 
     :param path: see :func:`table_path`
     """
-    temporary = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{UNFINISHED}")
-    with suppress(OSError):  # no such folder, not ours, full: the tables in memory serve all the same
+    with suppress(OSError):  # missing, read-only or full: the tables in memory are enough
         path.parent.mkdir(parents=True, exist_ok=True)
-        _delete_unfinished(path.parent)
-        try:
-            with open(temporary, "xb") as file:  # tempfile's would be readable by this user alone
-                np.savez(file, allow_pickle=False, **tables._asdict())
-            os.replace(temporary, path)
-        finally:  # also after a KeyboardInterrupt
-            temporary.unlink(missing_ok=True)
-
-
-def _delete_unfinished(folder: Path) -> None:
-    """Delete the files that no process is writing any more."""
-    for path in folder.glob(f"tables-*{UNFINISHED}"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > MAX_WRITING_SECONDS:
-                path.unlink()
+        with replace_file(path, prefix="tables-", keep_permissions=False, sync=False) as file:
+            np.savez(file, allow_pickle=False, **tables._asdict())

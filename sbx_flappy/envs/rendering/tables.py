@@ -8,7 +8,7 @@ table, :attr:`Tables.rows`; a frame is a list of row numbers.
 Each piece exists twice: as it is, and *pooled*: the maximum of it and of the piece one frame later.
 
 The bird comes from :mod:`.bird_tables`. Where its outline runs through a pixel that a pipe touches too, the renderer draws
-that pixel anew from :attr:`Tables.colors`.
+that pixel again from :attr:`Tables.colors`.
 """
 
 from typing import NamedTuple
