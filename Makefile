@@ -10,17 +10,18 @@ SEED ?= 0
 # What `make pytest` runs, on two cores; make pytest PYTEST_ARGS= runs all, one by one.
 PYTEST_ARGS ?= -n 2 -m "not expensive"
 
-.PHONY: help train pytest bench type lint format check-codestyle commit-checks
+.PHONY: help train pytest bench docs type lint format check-codestyle commit-checks
 
 help:
 	@echo "make train          train on Flappy Bird's pixels and film the agent (STEPS=$(STEPS) ENV=$(ENV) SEED=$(SEED))"
 	@echo "make pytest         run the tests (PYTEST_ARGS='$(PYTEST_ARGS)')"
 	@echo "make bench          run the benchmarks"
+	@echo "make docs           build the documentation in build/docs"
 	@echo "make commit-checks  format, check the types, lint"
 
 $(INSTALLED): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -c constraints.txt -e .[tests]
+	$(BIN)/pip install -c constraints.txt -e .[tests,docs]
 	touch $@
 
 train: $(INSTALLED)
@@ -31,6 +32,11 @@ pytest: $(INSTALLED)
 
 bench: $(INSTALLED)
 	set -e; for name in train pygame_engine engine; do $(BIN)/python benchmarks/$$name.py; done
+
+docs: $(INSTALLED)
+	$(BIN)/python benchmarks/tables.py --check
+	$(BIN)/sphinx-build -q -E -W --keep-going -d build/doctrees docs build/docs
+	@echo "The documentation is in build/docs/index.html"
 
 type: $(INSTALLED)
 	$(BIN)/mypy

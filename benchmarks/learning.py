@@ -29,32 +29,14 @@ import torch
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
+from tables import LABELS, RESULTS, ROOT, read_csv, read_curves, steps_table
 
 from sbx_flappy.zoo import register_algorithms
 from sbx_flappy.zoo.evaluation import SEED, evaluate_scores, load_kwargs, make_env, read_hyperparams
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 COLUMNS = ["algo", "conf", "seed", "steps", "seconds", "episodes", "limit", "mean", "median", "min", "max"]
-#: For people: the algorithms by RL-Zoo's names
-LABELS = {
-    "ppo_jax": "PPO (sbx_flappy)",
-    "ppo": "PPO (torch SB3)",
-    "ppo_lstm": "RecurrentPPO",
-    "qrdqn": "QR-DQN",
-    "trpo": "TRPO",
-}
 COLOURS = {"ppo_jax": "#0072b2", "ppo": "#d55e00", "ppo_lstm": "#009e73", "qrdqn": "#cc79a7", "trpo": "#e69f00"}
-
-
-def table(env_id: str) -> list[dict[str, str]]:
-    """Return the rows that there are."""
-    path = RESULTS / f"{env_id}.csv"
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def append(env_id: str, rows: list[dict[str, object]]) -> None:
@@ -113,7 +95,7 @@ def score(algo: str, env_name: EnvironmentName, path: Path, episodes: int, limit
 
 def run(args: argparse.Namespace, options: list[str]) -> None:
     """Train all seeds, then score them; those before a training that fails, too."""
-    done = {(row["algo"], row["conf"], row["seed"]) for row in table(args.env)}
+    done = {(row["algo"], row["conf"], row["seed"]) for row in read_csv(args.env)}
     conf = ["-conf", args.conf] if args.conf else []
     trained, failure = [], None
     for seed, algo in itertools.product(args.seeds, args.algo):
@@ -152,25 +134,14 @@ def score_all(trained: list[tuple[str, int, list[tuple[int, float, Path]]]], arg
             print(f"{algo}, seed {seed}: {', '.join(str(row['mean']) for row in rows)}", flush=True)
 
 
-def labelled_curves(env_id: str) -> list[tuple[str, str, str, list[list[dict[str, str]]]]]:
-    """Return label, algorithm, settings and the rows of each seed, for all that the table holds."""
-    rows = table(env_id)
-    result = []
-    for algo, conf in sorted({(row["algo"], row["conf"]) for row in rows}):
-        own = [row for row in rows if (row["algo"], row["conf"]) == (algo, conf)]
-        curves = [[row for row in own if row["seed"] == seed] for seed in sorted({row["seed"] for row in own})]
-        settings = f", {Path(conf).stem}" if conf else ""
-        label = f"{LABELS[algo]}{settings} ({len(curves)} {'seeds' if len(curves) > 1 else 'seed'})"
-        result.append((label, algo, conf, curves))
-    return result
-
-
 def plot(env_id: str) -> None:
     """Draw the curves against steps and minutes: the mean over seeds, with a band from the lowest to the highest."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")
-    for label, algo, conf, curves in labelled_curves(env_id):
+    for (algo, conf), curves in read_curves(env_id).items():
+        settings = f", {Path(conf).stem}" if conf else ""
+        label = f"{LABELS[algo]}{settings} ({len(curves)} {'seeds' if len(curves) > 1 else 'seed'})"
         for axis, column, unit in ((axes[0], "steps", 1e6), (axes[1], "seconds", 60.0)):
             longest = max(float(curve[-1][column]) for curve in curves)
             x = np.linspace(0.0, longest, 200)
@@ -191,23 +162,8 @@ def plot(env_id: str) -> None:
     figure.savefig(IMAGES / f"learning-{env_id}.png", dpi=100, pil_kwargs={"optimize": True})
 
 
-def print_table(env_id: str, spacing: int) -> None:
-    """Print, in Markdown, each algorithm's score and minutes, as means over seeds, at multiples of ``spacing`` time steps."""
-    algorithms = labelled_curves(env_id)
-    steps = [int(row["steps"]) for *_, curves in algorithms for curve in curves for row in curve]
-    marks = sorted({round(step / spacing) * spacing for step in steps} - {0})
-    print("| algorithm | " + " | ".join(f"{mark:,} steps" for mark in marks) + " |\n" + "|---" * (len(marks) + 1) + "|")
-    for label, _, _, curves in algorithms:
-        cells = []
-        for mark in marks:
-            nearest = [min(curve, key=lambda row: abs(int(row["steps"]) - mark)) for curve in curves]
-            there = [row for row in nearest if abs(int(row["steps"]) - mark) <= 0.1 * spacing]
-            score, seconds = ([float(row[column]) for row in there] for column in ("mean", "seconds"))
-            cells.append(f"{np.mean(score):,.0f} ({np.mean(seconds) / 60:.1f} min)" if there else "")
-        print(f"| {label} | " + " | ".join(cells) + " |")
-
-
 def main() -> None:
+    """Train, draw or print."""
     parser = argparse.ArgumentParser(description="Learning curves. Further options of `train` go to sbx-flappy train.")
     parser.add_argument("command", choices=["train", "plot", "table"])
     parser.add_argument("--env", default="FlappyBird-v0")
@@ -224,7 +180,7 @@ def main() -> None:
     if args.command == "plot":
         plot(args.env)
     elif args.command == "table":
-        print_table(args.env, args.spacing)
+        print(steps_table(args.env, args.spacing))
     else:
         run(args, options)
 
