@@ -97,7 +97,7 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder where the JAX PPO and torch SB3's were trained, one after the other, on stacked frames of Flappy Bird."""
+    """Return a folder where the JAX PPO and torch SB3's were trained, one after the other, on stacked frames of the game."""
     folder = tmp_path_factory.mktemp("zoo")
     for algo in ("ppo_jax", "ppo"):
         evaluate = ["--eval-freq", "32", "--eval-episodes", "2", "--seed", "3", "-tb", "tb"]
