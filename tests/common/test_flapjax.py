@@ -29,7 +29,8 @@ from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp
 from sbx_flappy.functional.convolution import pad_same
 from sbx_flappy.functional.networks import Conv2d
 from tests.oracle import make_env
-from tests.zoo.test_zoo import NO_EVAL, TINY, run
+from tests.zoo.commands import run
+from tests.zoo.test_zoo import NO_EVAL, TINY
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flapjax.md").read_text()

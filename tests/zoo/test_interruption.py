@@ -15,7 +15,8 @@ import pytest
 
 from sbx_flappy.zoo.exp_manager import resuming_command
 from sbx_flappy.zoo.interruption import Interruption
-from tests.zoo.test_zoo import CLI, compile_once, parameters, run  # noqa: F401 (a fixture)
+from tests.zoo.commands import run
+from tests.zoo.test_zoo import CLI, parameters
 
 ENV = "FlappyBirdFeatures-v0"
 AGENT = ["--algo", "ppo_jax", "--env", ENV]

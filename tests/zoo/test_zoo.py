@@ -1,11 +1,8 @@
 """RL-Zoo's commands with the JAX PPO, each run as a user runs it, in a process of its own, with a tiny budget."""
 
 import json
-import os
-import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,8 @@ from stable_baselines3.common.logger import Logger
 
 from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.saving.files import is_ours
-from sbx_flappy.zoo.exp_manager import ScoreLogger
+from sbx_flappy.zoo.exp_manager import ScoreLogger, find_settings
+from tests.zoo.commands import run
 
 SETTINGS = Path(__file__).parents[2] / "hyperparams" / "ppo.yml"
 CLI = "sbx_flappy.zoo"
@@ -56,23 +54,6 @@ class ShowVecEnv(BaseCallback):
 """
 
 
-def run(*command: str, cwd: Path, status: int = 0, module: bool = True) -> str:
-    """
-    Run Python in ``cwd`` and return what it printed.
-
-    :param command: a module and its arguments, or the interpreter's arguments if not ``module``
-    :param status: the exit status that is right
-    """
-    path = os.pathsep.join([str(cwd), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    headless = {"MPLBACKEND": "Agg", "SDL_VIDEODRIVER": "dummy"}
-    env = {**os.environ, **headless, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
-    arguments = [sys.executable, *(["-m"] if module else []), *command]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    result = subprocess.run(arguments, cwd=cwd, env=env, timeout=600, check=False, **pipes)
-    assert result.returncode == status, result.stdout
-    return result.stdout
-
-
 def trained_by(model: Path) -> str:
     """Return the package whose PPO has saved the zip."""
     return "sbx_flappy" if is_ours(model) else "stable_baselines3"
@@ -84,15 +65,6 @@ def parameters(model: Path) -> dict[str, np.ndarray]:
 
     with zipfile.ZipFile(model) as archive, archive.open("policy.pth") as file:
         return {name: value.numpy() for name, value in torch.load(file, weights_only=True).items()}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let the processes share what they compile: most of them run the same programs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("programs")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -318,17 +290,14 @@ def test_enjoy_without_a_display_ends_in_one_line(tmp_path: Path) -> None:
     assert output.splitlines()[-1].startswith("sbx-flappy enjoy: error: render_mode='human' needs a display")
 
 
-def test_the_cli_finds_the_settings(tmp_path: Path) -> None:
-    script = (
-        "from sbx_flappy.zoo.exp_manager import find_settings\n"
-        "print(find_settings('ppo_jax', 'FlappyBird-v0'), find_settings('ppo', 'CartPole-v1'), sep='\\n')\n"
-        "print(find_settings('ppo_jax', 'Pendulum-v1'), find_settings('a2c', 'CartPole-v1'), sep='\\n')\n"
-    )
-    ours, also_ours, rl_zoos, none = run("-c", script, cwd=tmp_path, module=False).splitlines()
-    assert ours == also_ours == "sbx_flappy.hyperparams.ppo"
+def test_the_cli_finds_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_settings("ppo_jax", "FlappyBird-v0") == find_settings("ppo", "CartPole-v1") == "sbx_flappy.hyperparams.ppo"
+    rl_zoos = find_settings("ppo_jax", "Pendulum-v1")
+    assert rl_zoos is not None
     assert Path(rl_zoos).parts[-3:] == ("rl_zoo3", "hyperparams", "ppo.yml")
     assert Path(rl_zoos).is_file()
-    assert none == "None"
+    assert find_settings("a2c", "CartPole-v1") is None
 
 
 def test_pipes_are_logged_by_algorithms_that_show_their_callbacks_episodes() -> None:
