@@ -44,10 +44,6 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(*args, **kwargs)
 
-    def n_compiled(self) -> int:
-        """Return how many programs the function was compiled into so far."""
-        return self._compiled._cache_size()
-
 
 def program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:
     """Decorate a pure function, see :class:`Program`."""
