@@ -208,6 +208,7 @@ def print_table(env_id: str, spacing: int) -> None:
 
 
 def main() -> None:
+    """Train, plot or print, as the command line says."""
     parser = argparse.ArgumentParser(description="Learning curves. Further options of `train` go to sbx-flappy train.")
     parser.add_argument("command", choices=["train", "plot", "table"])
     parser.add_argument("--env", default="FlappyBird-v0")

@@ -15,7 +15,7 @@ def compilations() -> Iterator[list[str]]:
     """Yield a list that grows by a name, such as ``jit(act)``, for each program that is compiled within the context."""
     names: list[str] = []
 
-    def listen(event: str, duration: float, **kwargs: Any) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event == COMPILED:
             names.append(str(kwargs.get("fun_name", "unnamed")))
 
