@@ -7,21 +7,24 @@ INSTALLED = .venv/.installed
 STEPS ?= 500000
 ENV ?= FlappyBird-v0
 SEED ?= 0
+# The pins for Python 3.11. For another Python, make CONSTRAINTS=/dev/null takes the newest versions that setup.cfg allows.
+CONSTRAINTS ?= constraints.txt
 # What `make pytest` runs, on two cores; make pytest PYTEST_ARGS= runs all, one by one.
 PYTEST_ARGS ?= -n 2 --dist worksteal -m "not expensive"
 
-.PHONY: help train pytest bench docs type lint format check-codestyle commit-checks
+.PHONY: help train pytest coverage bench docs type lint format check-codestyle commit-checks
 
 help:
 	@echo "make train          train on Flappy Bird's pixels and film the agent (STEPS=$(STEPS) ENV=$(ENV) SEED=$(SEED))"
 	@echo "make pytest         run the tests (PYTEST_ARGS='$(PYTEST_ARGS)')"
+	@echo "make coverage       run the same tests and report the branches of the package that they leave out"
 	@echo "make bench          run the benchmarks"
 	@echo "make docs           build the documentation in build/docs"
 	@echo "make commit-checks  format, check the types, lint"
 
 $(INSTALLED): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -c constraints.txt -e .[tests,docs]
+	$(BIN)/pip install -c $(CONSTRAINTS) -e .[tests,docs]
 	touch $@
 
 train: $(INSTALLED)
@@ -29,6 +32,9 @@ train: $(INSTALLED)
 
 pytest: $(INSTALLED)
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+coverage: $(INSTALLED)
+	$(BIN)/pytest $(PYTEST_ARGS) --cov --cov-report=term-missing:skip-covered
 
 bench: $(INSTALLED)
 	set -e; for name in train pygame_engine engine; do $(BIN)/python benchmarks/$$name.py; done

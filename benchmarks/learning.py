@@ -163,7 +163,7 @@ def plot(env_id: str) -> None:
 
 
 def main() -> None:
-    """Train, draw or print."""
+    """Train, plot or print, as the command line says."""
     parser = argparse.ArgumentParser(description="Learning curves. Further options of `train` go to sbx-flappy train.")
     parser.add_argument("command", choices=["train", "plot", "table"])
     parser.add_argument("--env", default="FlappyBird-v0")

@@ -39,10 +39,12 @@ class RandomFrames(gym.Env):
         return self.np_random.integers(0, 256, self.observation_space.shape, np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        """Return a random frame."""
         super().reset(seed=seed)
         return self._frame(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Return a random frame and a random reward; every twentieth step or so ends the episode."""
         return self._frame(), float(self.np_random.random()), self.np_random.random() < 0.05, False, {}
 
 
@@ -98,6 +100,7 @@ def ask(worker: Connection) -> float:
 
 
 def main() -> None:
+    """Print the time of each library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", choices=["blog", "ppo"], default="blog", help="(default: blog)")
     parser.add_argument("--whole", action="store_true", help="time whole iterations instead of train() alone")

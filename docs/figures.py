@@ -1,8 +1,8 @@
 """
-Makes the figures of docs/flapjax.md, ``python docs/figures.py preprocessing`` and ``python docs/figures.py cartpole``, and the
-animation of README.md, ``python docs/figures.py flappy``.
+Make the figures of docs/flapjax.md and the animation of README.md.
 
-Each writes PNG files, or a GIF, to docs/images, or to the folder that ``-o`` names.
+``python docs/figures.py preprocessing`` and ``python docs/figures.py cartpole`` make those of docs/flapjax.md, and
+``python docs/figures.py flappy`` the animation. Each writes PNG files, or a GIF, to docs/images, or to the folder that ``-o`` names.
 """
 
 import argparse
@@ -97,6 +97,7 @@ class Still(gym.Env):
         self.frame = frame
 
     def render(self) -> Any:
+        """Return the frame."""
         return self.frame
 
 
@@ -127,7 +128,7 @@ def row(images: list[np.ndarray], titles: list[str]) -> Figure:
 
 
 def preprocessing() -> dict[str, Figure]:
-    """The way of a frame from the game to the network."""
+    """Draw the way of a frame from the game to the network."""
     actions, frames = play(N_STEPS)
     *_, before, last = frames
     small = cv2.resize(last, (FRAME_SIZE, FRAME_SIZE), interpolation=cv2.INTER_AREA)
@@ -153,7 +154,7 @@ CARTPOLE = (
 
 
 def cartpole() -> dict[str, Figure]:
-    """The learning curve of CartPole with the blog's settings, from a training that runs now."""
+    """Draw the learning curve of CartPole with the blog's settings, from a training that runs now."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "sbx_flappy.zoo", *CARTPOLE], cwd=folder, check=True)
         run = Path(folder, "logs", "ppo_jax", "CartPole-v1_1")
@@ -190,7 +191,7 @@ class Animation:
 
 
 def flappy(n_steps: int = 120) -> dict[str, Animation]:
-    """The agent that comes with the package, in upstream's game, at half the size."""
+    """Film the agent that comes with the package, in upstream's game, at half the size."""
     env = gym.make("FlappyBird-v0", engine="pygame", render_mode="rgb_array")
     model = PPO.load(AGENT, safe=True)
     observation, _ = env.reset(seed=SEED)
@@ -206,6 +207,7 @@ FIGURES = {"preprocessing": preprocessing, "cartpole": cartpole, "flappy": flapp
 
 
 def main() -> None:
+    """Make the figures that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=FIGURES)
     parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "images", help="folder to write to")

@@ -24,7 +24,7 @@ OBSERVATIONS: dict[str, spaces.Space] = {
 }
 ACTIONS: dict[str, spaces.Space] = {
     "discrete": spaces.Discrete(3),
-    "box": spaces.Box(np.float32([-2.0, 0.5]), np.float32([1.0, 3.0])),
+    "box": spaces.Box(np.array([-2.0, 0.5], np.float32), np.array([1.0, 3.0], np.float32)),
     "multi_discrete": spaces.MultiDiscrete([2, 4, 3]),
     "multi_binary": spaces.MultiBinary(3),
 }
@@ -82,6 +82,7 @@ def make_pair(observations: str = "vector", actions: str = "discrete", **kwargs:
     theirs = sb3.PPO(policy, make_env(observations, actions), device="cpu", **kwargs)
     theirs.set_logger(Recorder())
     _, callback = theirs._setup_learn(10_000)
+    assert theirs.env is not None
     assert theirs.collect_rollouts(theirs.env, callback, theirs.rollout_buffer, theirs.n_steps)
     # A policy that differs from the one that acted: its ratios are not all one
     with th.no_grad():

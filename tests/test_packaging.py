@@ -27,7 +27,7 @@ def pip(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from a copy of the sources and without a network."""
+    """Return a wheel, built from a copy of the sources and without a network."""
     folder = tmp_path_factory.mktemp("wheel") / "source"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "logs"))
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder / "dist", folder)
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nothing but the installed wheel."""
+    """Return a folder with nothing but the installed wheel."""
     folder = tmp_path_factory.mktemp("site")
     pip("install", "--no-deps", "--no-index", "--target", folder, wheel)
     return folder

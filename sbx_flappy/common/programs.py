@@ -23,9 +23,9 @@ from sbx_flappy.functional.types import Array, ExplorationNoise, PyTree, Variabl
 
 class Program:
     """
-    A function that is compiled when it is first called.
+    A function that is compiled when it is first called, not when it is imported.
 
-    Not when it is imported: a backend that has started its threads must not be forked, and may not have been chosen yet.
+    A backend that has started its threads must not be forked, and may not have been chosen yet.
 
     :param function: a pure function
     :param static_argnames: names of the arguments that select another program
@@ -43,12 +43,8 @@ class Program:
         return jax.jit(self._function, static_argnames=self._static_argnames, compiler_options=compiler_options())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the compiled function."""
+        """Return what the function returns; compile it first if its arguments ask for a new program."""
         return self._compiled(*args, **kwargs)
-
-    def n_compiled(self) -> int:
-        """Return how many programs the function was compiled into so far."""
-        return self._compiled._cache_size()
 
 
 def program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:

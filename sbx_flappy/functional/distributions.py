@@ -46,16 +46,20 @@ class Categorical:
     logits: jax.Array
 
     def sample(self, noise: jax.Array) -> jax.Array:
+        """Return random actions."""
         return jnp.argmax(self.logits - jnp.log(noise), axis=-1)
 
     def mode(self) -> jax.Array:
+        """Return the most likely actions."""
         return jnp.argmax(self.logits, axis=-1)
 
     def log_prob(self, actions: jax.Array) -> jax.Array:
+        """Return the log-probabilities of actions, float32 ``[B]``."""
         log_probs = jax.nn.log_softmax(self.logits)
         return jnp.take_along_axis(log_probs, actions[..., None].astype(jnp.int32), axis=-1)[..., 0]
 
     def entropy(self) -> jax.Array:
+        """Return the entropies, float32 ``[B]``."""
         log_probs = jax.nn.log_softmax(self.logits)
         # A logit of minus infinity has probability zero: 0 * log(0) counts as 0
         log_probs = jnp.maximum(log_probs, jnp.finfo(log_probs.dtype).min)
@@ -81,16 +85,20 @@ class MultiCategorical:
         return [Categorical(part) for part in self._split(self.logits)]
 
     def sample(self, noise: jax.Array) -> jax.Array:
+        """Return random actions."""
         parts = zip(self._parts(), self._split(noise), strict=True)
         return jnp.stack([part.sample(part_noise) for part, part_noise in parts], axis=-1)
 
     def mode(self) -> jax.Array:
+        """Return the most likely actions."""
         return jnp.stack([part.mode() for part in self._parts()], axis=-1)
 
     def log_prob(self, actions: jax.Array) -> jax.Array:
+        """Return the log-probabilities of actions, float32 ``[B]``."""
         return jnp.stack([part.log_prob(actions[..., i]) for i, part in enumerate(self._parts())], axis=-1).sum(-1)
 
     def entropy(self) -> jax.Array:
+        """Return the entropies, float32 ``[B]``."""
         return jnp.stack([part.entropy() for part in self._parts()], axis=-1).sum(-1)
 
 
@@ -105,15 +113,19 @@ class Bernoulli:
     logits: jax.Array
 
     def sample(self, noise: jax.Array) -> jax.Array:
+        """Return random actions."""
         return (noise < jax.nn.sigmoid(self.logits)).astype(jnp.float32)
 
     def mode(self) -> jax.Array:
+        """Return the most likely actions."""
         return jnp.round(jax.nn.sigmoid(self.logits))
 
     def log_prob(self, actions: jax.Array) -> jax.Array:
+        """Return the log-probabilities of actions, float32 ``[B]``."""
         return self._log_likelihood(actions.astype(jnp.float32)).sum(-1)
 
     def entropy(self) -> jax.Array:
+        """Return the entropies, float32 ``[B]``."""
         return -self._log_likelihood(jax.nn.sigmoid(self.logits)).sum(-1)
 
     def _log_likelihood(self, targets: jax.Array) -> jax.Array:
@@ -146,15 +158,19 @@ class DiagGaussian:
         return jnp.broadcast_to(jnp.exp(self.log_std), self.mean.shape)
 
     def sample(self, noise: jax.Array) -> jax.Array:
+        """Return random actions."""
         return self.mean + self._std() * noise
 
     def mode(self) -> jax.Array:
+        """Return the most likely actions."""
         return self.mean
 
     def log_prob(self, actions: jax.Array) -> jax.Array:
+        """Return the log-densities of actions, float32 ``[B]``."""
         return gaussian_log_prob(actions, self.mean, self._std())
 
     def entropy(self) -> jax.Array:
+        """Return the entropies, float32 ``[B]``."""
         return gaussian_entropy(self._std())
 
 
@@ -198,15 +214,18 @@ class StateDependentNoise:
         return jnp.tanh(actions) if self.squash_output else actions
 
     def sample(self, noise: ExplorationNoise) -> jax.Array:
+        """Return random actions."""
         latent = jax.lax.stop_gradient(self.latent)
         if len(latent) == 1 or len(latent) != len(noise.matrices):
             return self._squash(self.mean + latent @ noise.matrix)
         return self._squash(self.mean + jnp.einsum("nl,nla->na", latent, noise.matrices))
 
     def mode(self) -> jax.Array:
+        """Return the most likely actions."""
         return self._squash(self.mean)
 
     def log_prob(self, actions: jax.Array) -> jax.Array:
+        """Return the log-densities of actions, float32 ``[B]``."""
         if not self.squash_output:
             return gaussian_log_prob(actions, self.mean, self._scale())
         eps = jnp.finfo(actions.dtype).eps
@@ -216,4 +235,5 @@ class StateDependentNoise:
         return gaussian_log_prob(unsquashed, self.mean, self._scale()) - correction
 
     def entropy(self) -> jax.Array | None:
+        """Return the entropies, float32 ``[B]``, or None if tanh bounds the actions."""
         return None if self.squash_output else gaussian_entropy(self._scale())

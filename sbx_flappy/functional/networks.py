@@ -21,6 +21,8 @@ class DistributionMaker(Protocol):
 
     def __call__(self, mean_actions: jax.Array, log_std: jax.Array | None, latent: jax.Array) -> Distribution:
         """
+        Return the distribution over actions.
+
         :param mean_actions: output of the action layer (means or logits), float32 ``[B, A]``
         :param log_std: the learned log standard deviations, or None for discrete actions
         :param latent: input of the action layer, float32 ``[B, L]``
@@ -44,6 +46,7 @@ class Linear(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Return the layer's outputs, float32 ``[B, features]``."""
         init = torch_uniform(x.shape[-1])
         kernel = self.param("kernel", init, (x.shape[-1], self.features))
         return x @ kernel + self.param("bias", init, (self.features,))
@@ -66,6 +69,7 @@ class Conv2d(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Return the channels, ``[B, H', W', features]``."""
         shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
         init = torch_uniform(int(np.prod(shape[:3])))
         kernel = self.param("kernel", init, shape)
@@ -82,6 +86,7 @@ class Mlp(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """Return the outputs of the last activation function."""
         for i, features in enumerate(self.net_arch):
             x = self.activation_fn(Linear(features, name=str(2 * i))(x))
         return x
@@ -101,6 +106,8 @@ class ConvolutionStack(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """
+        Return the flattened features of images.
+
         :param x: float ``[B, C, H, W]``
         :return: float ``[B, C' * H' * W']``
         """
@@ -118,13 +125,16 @@ class MlpExtractor(nn.Module):
     activation_fn: Activation
 
     def setup(self) -> None:
+        """Make the layers."""
         self.policy_net = Mlp(self.pi, self.activation_fn)
         self.value_net = Mlp(self.vf, self.activation_fn)
 
     def forward_actor(self, features: jax.Array) -> jax.Array:
+        """Return the input of the action layer."""
         return self.policy_net(features)
 
     def forward_critic(self, features: jax.Array) -> jax.Array:
+        """Return the input of the value layer."""
         return self.value_net(features)
 
 
@@ -152,6 +162,7 @@ class ActorCritic(nn.Module):
     log_std_init: float = 0.0
 
     def setup(self) -> None:
+        """Make the layers that do not depend on the extractor."""
         self.action_net = Linear(self.action_dim)
         self.value_net = Linear(1)
         if self.log_std_shape is not None:

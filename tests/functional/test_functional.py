@@ -42,7 +42,7 @@ from sbx_flappy.functional.gae import gae
 from sbx_flappy.functional.types import ExplorationNoise
 from sbx_flappy.functional.update import clip_grad_norm
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 # The same examples each time; the first may wait for a compiler
 TRIED = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 # Arrays of one shape, so that hypothesis tries numbers and compiles little
@@ -63,8 +63,8 @@ jit_gae = jax.jit(gae)
 
 
 def test_gae_of_three_steps() -> None:
-    rewards, values = np.float32([[1], [2], [3]]), np.float32([[0.5], [1.0], [2.0]])
-    starts, last_values, dones = np.float32([[1], [0], [0]]), np.float32([4]), np.float32([0])
+    rewards, values = np.array([[1], [2], [3]], np.float32), np.array([[0.5], [1.0], [2.0]], np.float32)
+    starts, last_values, dones = np.array([[1], [0], [0]], np.float32), np.array([4], np.float32), np.array([0], np.float32)
     advantages, returns = gae(rewards, values, starts, last_values, dones, gamma=0.5, gae_lambda=0.8)
     # delta_2 = 3 + 0.5 * 4 - 2 = 3; delta_1 = 2 + 0.5 * 2 - 1 = 2; delta_0 = 1 + 0.5 * 1 - 0.5 = 1
     # A_2 = 3; A_1 = 2 + 0.5 * 0.8 * 3 = 3.2; A_0 = 1 + 0.4 * 3.2 = 2.28
@@ -74,8 +74,8 @@ def test_gae_of_three_steps() -> None:
 
 @pytest.mark.fault(2, 3)
 def test_gae_is_cut_where_an_episode_starts_and_at_the_last_step_if_it_is_done() -> None:
-    rewards, values = np.float32([[1], [2], [3]]), np.float32([[0.5], [1.0], [2.0]])
-    starts, last_values, dones = np.float32([[0], [0], [1]]), np.float32([4]), np.float32([1])
+    rewards, values = np.array([[1], [2], [3]], np.float32), np.array([[0.5], [1.0], [2.0]], np.float32)
+    starts, last_values, dones = np.array([[0], [0], [1]], np.float32), np.array([4], np.float32), np.array([1], np.float32)
     advantages, _ = gae(rewards, values, starts, last_values, dones, gamma=0.5, gae_lambda=0.8)
     # Step 1 is the last of its episode: A_1 = 2 - 1 = 1; A_2 = 3 - 2 = 1; A_0 = 1 + 0.5 - 0.5 + 0.4 * 1 = 1.4
     np.testing.assert_allclose(advantages[:, 0], [1.4, 1.0, 1.0], rtol=1e-6)
@@ -388,7 +388,7 @@ def test_advantages_are_normalized_as_torch_does(advantages: np.ndarray) -> None
 
 @pytest.mark.fault(9)
 def test_a_single_advantage_is_left_alone() -> None:
-    np.testing.assert_array_equal(losses.normalize(np.float32([3.0])), [3.0])
+    np.testing.assert_array_equal(losses.normalize(np.array([3.0], np.float32)), [3.0])
 
 
 @pytest.mark.fault(6)
@@ -399,7 +399,7 @@ def test_value_loss_of_two_samples() -> None:
 
 
 def test_gradient_on_the_bounds_of_the_clip_range_is_torchs() -> None:
-    x = np.float32([0.8, 1.0, 1.2, 1.3])
+    x = np.array([0.8, 1.0, 1.2, 1.3], np.float32)
     tensor = th.as_tensor(x).requires_grad_()
     th.clamp(tensor, 0.8, 1.2).sum().backward()
     gradient = jax.grad(lambda x: losses.clamp(x, jnp.float32(0.8), jnp.float32(1.2)).sum())(x)

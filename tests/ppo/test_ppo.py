@@ -28,8 +28,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sbx_flappy import PPO
-from sbx_flappy.common import programs
 from sbx_flappy.common.buffers import RolloutBuffer, draw_order, to_rollout
+from tests.compilation import compilations
 from tests.oracle import ACTIONS, OBSERVATIONS, RandomEnv, make_env, policy_for
 
 #: T = 24 and N = 2: 48 samples in 3 minibatches of 16
@@ -651,11 +651,6 @@ def test_progress_bar_counts_the_time_steps(capsys: pytest.CaptureFixture[str]) 
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
-def count_programs() -> int:
-    names = ("act", "predict_actions", "predict_values", "gae", "minibatch_step", "scan_update", "scale_exploration_noise")
-    return sum(getattr(programs, name).n_compiled() for name in names)
-
-
 @pytest.mark.fault(10)
 @pytest.mark.parametrize(
     ("observations", "kwargs"),
@@ -674,13 +669,13 @@ def test_nothing_is_compiled_after_the_first_iteration_nor_for_an_equal_model(
     model = make_model(observations=observations, **kwargs)
     model.learn(ROLLOUT)
     model.predict(model.observation_space.sample())
-    before = count_programs()
-    model.learn(3 * ROLLOUT)
-    model.predict(model.observation_space.sample(), deterministic=False)
-    second = make_model(observations=observations, **{**kwargs, "seed": 7})
-    second.learn(2 * ROLLOUT)
-    second.predict(second.observation_space.sample())
-    assert count_programs() == before
+    with compilations() as compiled:
+        model.learn(3 * ROLLOUT)
+        model.predict(model.observation_space.sample(), deterministic=False)
+        second = make_model(observations=observations, **{**kwargs, "seed": 7})
+        second.learn(2 * ROLLOUT)
+        second.predict(second.observation_space.sample())
+    assert compiled == []
 
 
 # --- chance -----------------------------------------------------------------------------------------------------------

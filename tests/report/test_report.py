@@ -67,7 +67,7 @@ def train(logs: Path, algo: str, n_epochs: int = 1) -> Path:
 
     env = DummyVecEnv([make(0), make(1)])
     eval_env = DummyVecEnv([lambda: Monitor(gym.make("CartPole-v1"))])
-    hyperparams = {"n_steps": 16, "batch_size": 32, "n_epochs": n_epochs}
+    hyperparams: dict[str, Any] = {"n_steps": 16, "batch_size": 32, "n_epochs": n_epochs}
     model = TorchPPO("MlpPolicy", env, **hyperparams, policy_kwargs={"net_arch": [8]}, seed=0)
     n_runs = len(list((logs / "tb").glob("*/*")))
     model.set_logger(configure(str(logs / "tb" / "FlappyBird-v0" / f"PPO_{n_runs + 1}"), ["tensorboard"]))
@@ -96,7 +96,7 @@ def move_by_a_minute(run: Path, tensorboard: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two runs, of ppo_jax and ppo, in one log folder and one TensorBoard folder."""
+    """Return a folder with two runs, of ppo_jax and ppo, in one log folder and one TensorBoard folder."""
     folder = tmp_path_factory.mktemp("trained")
     train(folder, "ppo_jax")
     move_by_a_minute(train(folder, "ppo", n_epochs=2), folder / "tb" / "FlappyBird-v0" / "PPO_2")
@@ -105,7 +105,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be changed."""
+    """Return a copy of it, to be changed."""
     return shutil.copytree(trained, tmp_path / "copy")
 
 
@@ -216,11 +216,11 @@ def test_episodes_of_all_environments_stand_in_the_order_of_their_ends(tmp_path:
     np.testing.assert_array_equal(run.episodes.values, [1, 5, 2])
     np.testing.assert_array_equal(run.episodes.steps, [10, 17, 37])
     np.testing.assert_allclose(run.episodes.minutes, [0.5, 1.0, 1.5])
-    rows = dict(figures([run]))
-    assert rows["Time steps"] == ["37 in ended episodes"]
-    assert rows["Minutes"] == ["1.50"]
-    assert rows["Reward, last 100 episodes"] == ["2.67"]  # (1 + 5 + 2) / 3
-    assert rows["Time steps per second"] == ["0"]  # 37 / 90
+    cells = dict(figures([run]))
+    assert cells["Time steps"] == ["37 in ended episodes"]
+    assert cells["Minutes"] == ["1.50"]
+    assert cells["Reward, last 100 episodes"] == ["2.67"]  # (1 + 5 + 2) / 3
+    assert cells["Time steps per second"] == ["0"]  # 37 / 90
 
 
 def test_figures_are_those_of_the_files(run: Path) -> None:
