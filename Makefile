@@ -8,7 +8,7 @@ STEPS ?= 500000
 ENV ?= FlappyBird-v0
 SEED ?= 0
 # What `make pytest` runs, on two cores; make pytest PYTEST_ARGS= runs all, one by one.
-PYTEST_ARGS ?= -n 2 -m "not expensive"
+PYTEST_ARGS ?= -n 2 --dist worksteal -m "not expensive"
 
 .PHONY: help train pytest bench docs type lint format check-codestyle commit-checks
 

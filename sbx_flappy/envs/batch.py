@@ -1,6 +1,5 @@
 """N games as one array program: what an agent's step is, for the vectorised envs and the single one."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,11 +61,9 @@ class FlappyBatch:
         shape, dtype = ((c.FRAME_SIZE, c.FRAME_SIZE, 1), np.uint8) if self._renderer else ((c.N_FEATURES,), np.float32)
         self.observations: np.ndarray = np.zeros((n_envs, *shape), dtype=dtype)
         self.rewards = np.zeros(n_envs)
-        self.final_observations = np.zeros_like(self.observations)
         self.state = rules.init(np.zeros((c.N_PIPES, n_envs), dtype=np.int32))
         self.state.terminated[:] = True  # until the first reset
         self._over = True
-        self._games = np.arange(n_envs)
         self._generators: list[np.random.Generator | None] = [None] * n_envs
         self._next_gap = np.zeros(n_envs, dtype=np.int32)
         self._pooled = np.ones(n_envs, dtype=bool)
@@ -91,30 +88,13 @@ class FlappyBatch:
             self._generators[game] = generator = seeding.np_random()[0]
         return generator
 
-    def reset(self, seeds: Sequence[int | None] | None = None, games: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
-        """
-        Start new games and return the observations of all games: the batch's own array, overwritten by the next step.
-
-        A game with a seed starts like that of a new env. Without one it goes on drawing from its generator, and ground and
-        wings stay where they were, as in upstream's ``reset``.
-
-        :param seeds: a seed or ``None`` for each of ``games``; ``None``: no seeds
-        :param games: numbers of the games to start; ``None``: all
-        """
-        chosen = self._games if games is None else np.asarray(games, dtype=np.intp)
-        for game, seed in zip(chosen, seeds or [None] * len(chosen), strict=True):
-            if seed is not None:
-                self.set_generator(game, seeding.np_random(seed)[0])
-                self.state.ground_x[game] = self.state.wing_next[game] = 0
-        self.start(chosen)
-        return self.observations
-
     def start(self, games: np.ndarray, fresh: bool = False) -> None:
         """
         Start new games with the generators they have, and write their observations.
 
         :param games: numbers of the games, int ``[n]``
-        :param fresh: whether to reset ground and wings as well
+        :param fresh: whether ground and wings start like those of a new env; otherwise they stay where they were, as in
+            upstream's ``reset``
         """
         if not len(games):
             return
@@ -134,7 +114,7 @@ class FlappyBatch:
         self.state.terminated[game] = self._over = True
 
     def step(
-        self, actions: np.ndarray, auto_reset: bool = False, idle: np.ndarray | None = None
+        self, actions: np.ndarray, idle: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """
         Play a step and return observations, rewards (float64), terminated (bool) and scores (int32), ``[n_envs, ...]``.
@@ -142,7 +122,6 @@ class FlappyBatch:
         Observations and rewards are the batch's own arrays, overwritten by the next step.
 
         :param actions: 0 or 1, integers ``[n_envs]``
-        :param auto_reset: restart the games that ended; their last observations are then in ``final_observations``
         :param idle: games that are left out because they are restarted after this step, bool ``[n_envs]``; what is returned
             for them means nothing
         :raises gymnasium.error.ResetNeeded: if a game is over
@@ -156,12 +135,7 @@ class FlappyBatch:
             state = self._play_frame(before, actions)
         self.state = state
         self._observe(before, state)
-        terminated, scores = state.terminated.copy(), state.score.copy()
-        if self._over and auto_reset:
-            dead = np.flatnonzero(terminated)
-            self.final_observations[dead] = self.observations[dead]
-            self.start(dead)
-        return self.observations, self.rewards, terminated, scores
+        return self.observations, self.rewards, state.terminated.copy(), state.score.copy()
 
     def _check(self, actions: np.ndarray, idle: np.ndarray | None) -> np.ndarray:
         """Return the actions as an array, or say what is wrong."""

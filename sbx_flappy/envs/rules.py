@@ -12,7 +12,7 @@ Differences from upstream, which no player can see:
 - positions are integers: the pipes' x counts tenths of a pixel, and y = 381 stands for the ground's 380.48;
 - the pipes are kept from left to right, upstream's list recycles in place;
 - the velocity after a crash stays what the last observation showed; upstream sets it to 0 after that observation was
-  built, and nothing reads it again before the reset (see :func:`upstream_velocity`);
+  built, and nothing reads it again before the reset;
 - ``flap_cooldown`` is this package's rule; 0 (off) is upstream's game.
 """
 
@@ -296,16 +296,6 @@ def player_height(state: GameState, xp: ModuleType = np) -> Array:
     :param xp: ``numpy`` or ``jax.numpy``
     """
     return xp.where(state.player_y >= c.PLAYER_GROUNDED_Y, c.PLAYER_GROUND_Y, state.player_y)
-
-
-def upstream_velocity(state: GameState, xp: ModuleType = np) -> Array:
-    """
-    Return upstream's ``_player_vel_y`` after the step, ``[...]``: 0 once the bird has crashed.
-
-    :param state: a state
-    :param xp: ``numpy`` or ``jax.numpy``
-    """
-    return xp.where(state.terminated, 0, state.velocity)
 
 
 def draw_gaps(generator: Generator, size: int) -> Array:

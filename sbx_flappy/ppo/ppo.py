@@ -220,6 +220,8 @@ class PPO(JaxOnPolicyAlgorithm, sb3.PPO):
         optimizer = self.policy.optimizer
         opt_state = set_learning_rate(optimizer.opt_state, optimizer.learning_rate)
         state = TrainState(self.policy.variables, opt_state, np.int32(RUNNING), self.policy.training_key())  # type: ignore[arg-type]
+        # All of it on the device, as the first step returns it, or the second would be compiled again
+        state = self.policy.on_device(state)
         update = Update(
             network=self.policy.network,
             optimizer=optimizer.spec,

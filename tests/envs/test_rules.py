@@ -69,7 +69,8 @@ def native_variables(state: rules.GameState, pipe_gap: int) -> np.ndarray:
     gap_top = c.GAP_TOP_MIN + c.GAP_TOP_STEP * state.pipe_gap_index
     x = rules.pipe_left(state.pipe_x)
     pipes = [row for i in range(3) for row in (x[i], gap_top[i] - c.PIPE_HEIGHT, x[i], gap_top[i] + pipe_gap)]
-    player = [c.PLAYER_X * ones, rules.player_height(state), rules.upstream_velocity(state), state.rotation]
+    velocity = np.where(state.terminated, 0, state.velocity)  # upstream stops a bird that has crashed
+    player = [c.PLAYER_X * ones, rules.player_height(state), velocity, state.rotation]
     rest = [state.wing, 0 * ones, state.loop_iter, state.score, state.ground_x, c.GROUND_TOP * ones]
     return np.stack([*player, *rest, *pipes], axis=-1).astype(np.float64)
 

@@ -88,7 +88,7 @@ def sample(model: Any, n: int = 5) -> Any:
 
 
 def assert_same_behaviour(ours: PPO, theirs: sb3.PPO) -> None:
-    """The same actions, chosen and random, values, log-probabilities and entropies."""
+    """Check that two models have the same actions, chosen and random, values, log-probabilities and entropies."""
     observations = sample(ours)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
     close(ours.predict(observations, deterministic=True)[0], theirs.predict(observations, deterministic=True)[0])
@@ -486,7 +486,7 @@ def run_python(*arguments: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which RL-Zoo has trained the JAX PPO, with normalized observations."""
+    """Return a folder in which RL-Zoo has trained the JAX PPO, with normalized observations."""
     folder = tmp_path_factory.mktemp("zoo")
     agent = ["--algo", "ppo_jax", "--env", "CartPole-v1"]
     run_python("-m", "sbx_flappy.zoo", "train", *agent, *TINY, "normalize:True", cwd=folder)

@@ -166,7 +166,7 @@ def go_on_with_all(folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each training has led to that never stopped, and the one that went on in another process."""
+    """Return what each training led to: one that never stopped, and one that went on in another process."""
     folder = tmp_path_factory.mktemp("resume")
     expected = {}
     for number, (name, case) in enumerate(CASES.items()):
@@ -202,7 +202,7 @@ CARTPOLE = CASES["CartPole, DummyVecEnv"]
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of a training of CartPole after three of six iterations, as ``learn`` leaves it."""
+    """Return a file of a training of CartPole after three of six iterations, as ``learn`` leaves it."""
     file = tmp_path_factory.mktemp("saved") / "model.zip"
     model = PPO(CARTPOLE.policy, CARTPOLE.make_env(), **CARTPOLE.kwargs)
     model.learn(CARTPOLE.n_timesteps // 2)

@@ -39,7 +39,7 @@ class Flapper:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log folder with a model that has learnt nothing, ours under "ppo_jax" and torch's under "ppo"."""
+    """Return a log folder with a model that has learned nothing, ours under "ppo_jax" and torch's under "ppo"."""
     folder = tmp_path_factory.mktemp("logs")
     for algo, cls in (("ppo_jax", PPO), ("ppo", TorchPPO)):
         model = cls("MlpPolicy", FlappyVecEnv(2, FEATURES), n_steps=8, batch_size=16, n_epochs=1, seed=0, device="cpu")
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names that the command line knows."""
+    """Register the names that the command line knows."""
     monkeypatch.setitem(ALGOS, "ppo_jax", PPO)
     monkeypatch.setitem(ALGOS, "ppo", EitherPPO)
 
@@ -144,7 +144,7 @@ def test_a_wrong_command_line_is_named(
 
 @pytest.fixture
 def run_of(folder: Path, tmp_path: Path) -> Any:
-    """Returns a log folder with a copy of the JAX model, and with the settings that RL-Zoo keeps."""
+    """Return a log folder with a copy of the JAX model, and with the settings that RL-Zoo keeps."""
 
     def make(args: dict[str, Any], config: dict[str, Any]) -> Path:
         run = tmp_path / "logs" / "ppo_jax" / f"{FEATURES}_1"

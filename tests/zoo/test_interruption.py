@@ -67,7 +67,7 @@ def model_in(folder: Path, number: int = 1, algo: str = "ppo_jax") -> Path:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """The parameters that the training ends with."""
+    """Return the parameters that the training ends with."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     run(CLI, "train", *TRAINING, *LENGTH, cwd=folder)
     return parameters(model_in(folder))
@@ -212,6 +212,13 @@ def current_handlers() -> list[Any]:
     return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
+def send_to_itself(number: signal.Signals) -> None:
+    """Send a signal to this process, and wait for it."""
+    os.kill(os.getpid(), number)
+    for _ in range(1000):
+        pass
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_raises_and_puts_the_handlers_back(number: signal.Signals, handlers: None) -> None:
     before = current_handlers()
@@ -219,9 +226,7 @@ def test_first_signal_raises_and_puts_the_handlers_back(number: signal.Signals, 
         assert interruption.received is None
         interruption.check()
         with pytest.raises(KeyboardInterrupt, match=number.name):
-            os.kill(os.getpid(), number)
-            for _ in range(1000):
-                pass
+            send_to_itself(number)
         assert current_handlers() == before
         assert interruption.received == number.name
         with pytest.raises(KeyboardInterrupt, match=number.name):

@@ -88,7 +88,7 @@ def parameters(model: Path) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module", autouse=True)
 def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The processes share what they compile: most of them run the same programs."""
+    """Let the processes share what they compile: most of them run the same programs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("programs")))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -97,7 +97,7 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where the JAX PPO and torch SB3's were trained on the stacked pixels of Flappy Bird, one after the other."""
+    """Return a folder where the JAX PPO and torch SB3's were trained, one after the other, on stacked frames of the game."""
     folder = tmp_path_factory.mktemp("zoo")
     for algo in ("ppo_jax", "ppo"):
         evaluate = ["--eval-freq", "32", "--eval-episodes", "2", "--seed", "3", "-tb", "tb"]
@@ -354,7 +354,7 @@ def test_ppo_is_torchs_in_the_cli_whatever_else_is_imported(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def usage(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What the command line prints, and its exit status, for the arguments of each line, in one process."""
+    """Return what the command line prints, and its exit status, for the arguments of each line, in one process."""
     script = (
         "import sys\n"
         "from sbx_flappy.zoo.cli import main\n"

@@ -77,12 +77,3 @@ def to_gray(sums: np.ndarray) -> np.ndarray:
     gray += color[..., 1] * GRAY_WEIGHTS[1]
     gray += color[..., 2] * GRAY_WEIGHTS[2]
     return gray.astype(np.uint8)
-
-
-def shrink(frame: np.ndarray) -> np.ndarray:
-    """
-    Return a whole frame, small and gray, uint8 ``[..., 84, 84]``.
-
-    :param frame: red, green, blue, uint8 ``[..., 512, 288, 3]``
-    """
-    return to_gray(shrink_rows(shrink_columns(frame, 0, FRAME_SIZE), *ROW_TAPS))
