@@ -25,7 +25,6 @@ myst_heading_anchors = 3
 toc_object_entries = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_inherit_docstrings = False
 python_use_unqualified_type_names = True
 # Aliases stay as they are written, instead of what they stand for.
 autodoc_type_aliases = {"Array": "Array", "PyTree": "PyTree"}
