@@ -2,7 +2,8 @@
 Make the figures of docs/flapjax.md and the animation of README.md.
 
 ``python docs/figures.py preprocessing`` and ``python docs/figures.py cartpole`` make those of docs/flapjax.md, and
-``python docs/figures.py flappy`` the animation. Each writes PNG files, or a GIF, to docs/images, or to the folder that ``-o`` names.
+``python docs/figures.py flappy`` the animation. Each writes PNG files, or a GIF, to docs/images, or to the folder that ``-o``
+names.
 """
 
 import argparse
