@@ -47,7 +47,7 @@ class LossCoefficients(NamedTuple):
     """
     The numbers of PPO's loss and step that may change from one update to the next, with SB3's names.
 
-    They are traced, so that a schedule never compiles anything anew; ``None`` switches a term off.
+    They are traced, so that a schedule never compiles anything again; ``None`` switches a term off.
     """
 
     clip_range: float

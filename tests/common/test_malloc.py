@@ -1,4 +1,4 @@
-"""Memory that compiled programs free stays with the process, so that the kernel need not clear it anew at each step."""
+"""Memory that compiled programs free stays with the process, so that the kernel need not clear it again at each step."""
 
 import ctypes
 import os
