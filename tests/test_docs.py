@@ -172,7 +172,7 @@ def test_commands_of_the_page_run(page: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     for line in BEFORE.get(page, []) + SHORT[page]:
         run_command(line, tmp_path)
-    pages = {name for line in SHORT[page] for name in re.findall(r"\S+\.html", line)}
+    pages = {name for line in SHORT[page] for name in re.findall(r"-o (\S+\.html)", line)}
     assert all((tmp_path / name).stat().st_size > 10_000 for name in pages)
 
 
