@@ -279,7 +279,7 @@ def marked_tests() -> set[tuple[int, str]]:
         for function in ast.parse(path.read_text()).body:
             if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
                 marks = [mark for mark in function.decorator_list if ast.unparse(mark).startswith("pytest.mark.fault(")]
-                numbers = [ast.literal_eval(number) for mark in marks for number in mark.args]
+                numbers = [ast.literal_eval(number) for mark in marks if isinstance(mark, ast.Call) for number in mark.args]
                 marked |= {(number, f"{path.name}::{function.name}") for number in numbers}
     return marked
 

@@ -37,6 +37,7 @@ def test_importing_starts_no_threads_and_playing_needs_no_jax() -> None:
 def test_environments_in_processes_start_after_jax_has_and_are_not_forked() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, seed=0).learn(8)  # JAX's threads are running
     env = make_vec_env("CartPole-v1", 2, vec_env_cls=SubprocVecEnv)
+    assert isinstance(env, SubprocVecEnv)
     assert {type(process).__name__ for process in env.processes} <= {"ForkServerProcess", "SpawnProcess"}
     model = PPO("MlpPolicy", env, n_steps=4, batch_size=8, seed=0).learn(8)
     assert model.predict(np.zeros((2, 4), np.float32))[0].shape == (2,)

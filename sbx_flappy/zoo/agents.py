@@ -87,6 +87,6 @@ class EitherPPO:
     """What "ppo" names where agents are played: this package's PPO for its own files, torch SB3's for all others."""
 
     @staticmethod
-    def load(path: str, *args: Any, **kwargs: Any) -> Any:
+    def load(path: str | Path, *args: Any, **kwargs: Any) -> Any:
         """Return the model of a file, see ``PPO.load``."""
         return (PPO if is_ours(path) else TorchPPO).load(path, *args, **kwargs)

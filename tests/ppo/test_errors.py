@@ -5,7 +5,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -89,7 +89,7 @@ def test_action_space_that_sb3_refuses_is_refused(action_space: spaces.Space, me
 @pytest.mark.parametrize(
     ("action_space", "message"),
     [
-        (spaces.MultiDiscrete([[2, 3], [4, 5]]), "Multi-dimensional MultiDiscrete"),
+        (spaces.MultiDiscrete(cast(Any, [[2, 3], [4, 5]])), "Multi-dimensional MultiDiscrete"),
         (spaces.Discrete(3, start=1), "does not start at 0; shift it with a wrapper"),
         (spaces.MultiDiscrete([3, 2], start=[1, 0]), "does not start at 0; shift it with a wrapper"),
         (spaces.Box(-1, 1, (0,)), "has no entries"),
@@ -108,7 +108,7 @@ def test_action_space_that_sb3_takes_wrongly_is_refused(action_space: spaces.Spa
         (spaces.Sequence(VECTOR), "observation space is not supported"),
         (spaces.Dict({"a": spaces.Dict({"b": VECTOR})}), "Nested observation spaces are not supported"),
         (spaces.Dict({"a": spaces.Text(3)}), "observation space is not supported"),
-        (spaces.MultiDiscrete([[2, 3], [4, 5]]), "must have one dimension"),
+        (spaces.MultiDiscrete(cast(Any, [[2, 3], [4, 5]])), "must have one dimension"),
         (spaces.Discrete(3, start=1), "does not start at 0"),
         (spaces.Dict({"a": spaces.Discrete(3, start=1)}), "does not start at 0"),
         (spaces.Box(-1, 1, (0,)), "has no entries"),
@@ -408,8 +408,15 @@ def test_parameters_before_the_bad_minibatch_are_kept(observations: str) -> None
     with pytest.raises(ValueError, match=r"in epoch 1, minibatch 3 of the update .* keeps the parameters from before it\."):
         ours.train()
     # torch SB3 takes the third step too, and fails at the next; after the second it has what ours must have kept
-    steps, optimizer_step = [], theirs.policy.optimizer.step
-    theirs.policy.optimizer.step = lambda: (optimizer_step(), steps.append(theirs.policy.parameters_to_vector()))
+    steps: list[np.ndarray] = []
+    optimizer: Any = theirs.policy.optimizer
+    optimizer_step = optimizer.step
+
+    def step() -> None:
+        optimizer_step()
+        steps.append(theirs.policy.parameters_to_vector())
+
+    optimizer.step = step
     np.random.seed(0)
     with pytest.raises(ValueError, match="invalid values"):
         theirs.train()
@@ -569,6 +576,6 @@ def test_wrong_argument_of_load_is_named(kwargs: dict[str, Any], error: type[Exc
 
 def test_policy_made_alone_checks_its_arguments_too() -> None:
     with pytest.raises(TypeError, match=r"'net_arhc'\. Did you mean 'net_arch'"):
-        CnnPolicy(IMAGE, DISCRETE, lambda _: 1e-3, net_arhc=[4])
+        CnnPolicy(IMAGE, DISCRETE, lambda _: 1e-3, net_arhc=[4])  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"Invalid learning rate: -1\.0"):
         CnnPolicy(IMAGE, DISCRETE, lambda _: -1.0)

@@ -1,6 +1,7 @@
 """Torch SB3 is the oracle: from the same parameters and rollout, an update ends in the same parameters and logs."""
 
 import re
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.torch_layers import FlattenExtractor as TorchFlattenExtractor
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
 
 from sbx_flappy import PPO, FlapJaxCNN, FlapJaxMlp, FlappyVecEnv
 from sbx_flappy.common.buffers import RolloutBuffer
@@ -22,7 +24,7 @@ from tests.oracle import make_env, make_pair, policy_for, train_both
 #: zero: a few parameters in a hundred may differ by more, but by less than one step's length (the learning rate, 3e-4).
 RELATIVE, ABSOLUTE, STEP_LENGTH, SHARE = 1e-4, 2e-5, 3e-4, 0.98
 
-SETTINGS = {
+SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mlp": ("vector", "discrete", {}),
     "cnn": ("image", "discrete", {}),
     "dict": ("dict", "discrete", {}),
@@ -132,11 +134,11 @@ def test_second_update_goes_on_from_the_same_moments() -> None:
 
 def test_buffer_of_the_users_own_is_sampled_through_its_get() -> None:
     class Halved(TorchRolloutBuffer):
-        def get(self, batch_size: int | None = None):
+        def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
             for samples in super().get(batch_size):
                 yield samples._replace(advantages=samples.advantages * 0.5)
 
-    kwargs = {"rollout_buffer_class": Halved, "normalize_advantage": False}
+    kwargs: dict[str, Any] = {"rollout_buffer_class": Halved, "normalize_advantage": False}
     ours, theirs = make_pair("vector", "discrete", **kwargs)
     assert type(ours.rollout_buffer) is Halved
     train_both(ours, theirs)
@@ -157,7 +159,7 @@ def test_gae_is_that_of_torch(gamma: float, gae_lambda: float) -> None:
     n_steps, n_envs = 7, 3
     env = make_env(n_envs=n_envs)
     args = (n_steps, env.observation_space, env.action_space)
-    kwargs = {"gamma": gamma, "gae_lambda": gae_lambda, "n_envs": n_envs}
+    kwargs: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda, "n_envs": n_envs}
     ours, theirs = RolloutBuffer(*args, **kwargs), TorchRolloutBuffer(*args, device="cpu", **kwargs)
     rng = np.random.default_rng(0)
     for buffer in (ours, theirs):
@@ -175,6 +177,7 @@ def test_gae_is_that_of_torch(gamma: float, gae_lambda: float) -> None:
 def test_an_optimizer_of_optax_is_torchs() -> None:
     kwargs = {"optimizer_class": optax.adamw, "optimizer_kwargs": {"eps": 1e-8, "weight_decay": 1e-2}}
     ours, theirs = make_pair(policy_kwargs={"optimizer_class": th.optim.AdamW})
+    assert ours.env is not None
     with_optax = PPO("MlpPolicy", ours.env, n_steps=24, batch_size=16, n_epochs=3, seed=1, policy_kwargs=kwargs)
     with_optax.policy.load_state_dict(ours.policy.state_dict())
     with_optax.rollout_buffer, with_optax._logger = ours.rollout_buffer, ours.logger
@@ -264,12 +267,13 @@ def test_settings_that_sb3_does_not_know_train_torch_alike(name: str) -> None:
     policy, env_id, policy_kwargs = OWN_SETTINGS[name]
     runs, starts, models = [NoteActions(), NoteActions()], [], []
     for algorithm, note in zip((PPO, sb3.PPO), runs, strict=True):
-        kwargs = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "device": "cpu", "policy_kwargs": policy_kwargs}
-        models.append(algorithm(policy, FlappyVecEnv(2, env_id), **kwargs))
+        kwargs: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "device": "cpu"}
+        models.append(algorithm(policy, FlappyVecEnv(2, env_id), policy_kwargs=policy_kwargs, **kwargs))
         starts.append({key: tensor.clone() for key, tensor in models[-1].policy.state_dict().items()})
         models[-1].learn(96, callback=note)
     assert policy_kwargs == OWN_SETTINGS[name][2]
-    np.testing.assert_array_equal(*(np.array(note.actions) for note in runs))
+    our_actions, their_actions = (np.array(note.actions) for note in runs)
+    np.testing.assert_array_equal(our_actions, their_actions)
     ends = [model.policy.state_dict() for model in models]
     for (ours, theirs), atol in ((starts, 1e-6), (ends, 1e-3)):
         assert list(ours) == list(theirs)

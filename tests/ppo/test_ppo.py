@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import stable_baselines3 as sb3
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer as TorchRolloutBuffer
 from stable_baselines3.common.callbacks import (
     BaseCallback,
@@ -174,13 +175,15 @@ def collect(model: PPO, callback: BaseCallback) -> None:
     """Fill the model's rollout buffer."""
     model.set_logger(Logger(folder=None, output_formats=[]))
     _, callback = model._setup_learn(10_000, callback)
+    assert model.env is not None
     assert model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
 
 
 @pytest.mark.fault(1)
 @pytest.mark.parametrize("observations", ["vector", "image", "dict"])
 def test_time_limit_adds_the_discounted_value_of_the_last_observation_and_death_does_not(observations: str) -> None:
-    expected, counts = [], {"truncated": 0, "terminated": 0}
+    expected: list[np.ndarray] = []
+    counts = {"truncated": 0, "terminated": 0}
 
     def see(hook: str, names: dict[str, Any]) -> None:
         if hook == "rollout_end":
@@ -280,10 +283,11 @@ class RecordActions(RandomEnv):
 def test_box_actions_are_stored_as_sampled_and_stepped_within_bounds(squash_output: bool) -> None:
     stepped: list[np.ndarray] = []
     env = DummyVecEnv([lambda: RecordActions(stepped)] * 2)
-    kwargs = {"use_sde": True, "policy_kwargs": {"squash_output": True}} if squash_output else {}
+    kwargs: dict[str, Any] = {"use_sde": True, "policy_kwargs": {"squash_output": True}} if squash_output else {}
     model = make_model(env=env, **kwargs)
     collect(model, Recorder())
     stored, space = model.rollout_buffer.actions, ACTIONS["box"]
+    assert isinstance(space, spaces.Box)
     if squash_output:
         assert np.abs(stored).max() <= 1.0
         expected = space.low + 0.5 * (stored + 1.0) * (space.high - space.low)
@@ -300,7 +304,8 @@ def test_box_actions_are_stored_as_sampled_and_stepped_within_bounds(squash_outp
 def test_sde_noise_is_sampled_every_n_steps(frequency: int, n_resets: int) -> None:
     for algorithm in ALGORITHMS:
         model = make_model(algorithm, make_env(actions="box"), use_sde=True, sde_sample_freq=frequency)
-        reset_noise, calls = model.policy.reset_noise, []
+        reset_noise = model.policy.reset_noise
+        calls: list[int] = []
         model.policy.reset_noise = lambda n, reset=reset_noise, calls=calls: (calls.append(n), reset(n))
         collect(model, Recorder())
         assert calls == [2] * n_resets
@@ -562,25 +567,33 @@ def test_step_that_returns_false_stops_the_training() -> None:
 
 
 def test_function_is_a_callback() -> None:
-    steps = []
-    make_model().learn(ROLLOUT, callback=lambda names, _: steps.append(names["n_steps"]) or True)
+    steps: list[int] = []
+
+    def note_steps(names: dict[str, Any], _globals: dict[str, Any]) -> bool:
+        steps.append(names["n_steps"])
+        return True
+
+    make_model().learn(ROLLOUT, callback=note_steps)
     assert steps == list(range(24))
 
 
 class AsTorchCodeDoes(BaseCallback):
     """Uses the policy as callbacks written for torch SB3 do."""
 
+    model: PPO
     seen = 0
 
     def _on_step(self) -> bool:
         policy, obs = self.model.policy, self.locals["obs_tensor"]
         with th.no_grad():
             values = policy.predict_values(obs)
-            probabilities = policy.get_distribution(obs).distribution.probs
+            categorical: Any = policy.get_distribution(obs).distribution
+            probabilities = categorical.probs
             _, log_probs, entropy = policy.evaluate_actions(obs, th.as_tensor(self.locals["actions"]))
         th.testing.assert_close(values, self.locals["values"])
         th.testing.assert_close(log_probs, self.locals["log_probs"])
         th.testing.assert_close(probabilities.sum(dim=1), th.ones(2))
+        assert entropy is not None
         assert entropy.shape == (2,)
         assert policy.device == th.device("cpu")
         self.logger.record("mine/value", values.mean().item())
@@ -689,7 +702,9 @@ def test_set_random_seed_makes_stochastic_actions_repeatable() -> None:
         model.set_random_seed(seed)
         draws.append(np.array([model.predict(obs)[0] for _ in range(3)]))
     np.testing.assert_array_equal(draws[0], draws[1])
-    inside = (draws[0] > ACTIONS["box"].low) & (draws[0] < ACTIONS["box"].high)
+    space = ACTIONS["box"]
+    assert isinstance(space, spaces.Box)
+    inside = (draws[0] > space.low) & (draws[0] < space.high)
     assert np.all(draws[0][inside] != draws[2][inside])
     assert len(np.unique(draws[0][inside])) == inside.sum() >= 5  # calls and rows differ
 

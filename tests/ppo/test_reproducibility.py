@@ -8,20 +8,20 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import stable_baselines3 as sb3
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from sbx_flappy import PPO, FlappyVecEnv
 from sbx_flappy.common.seeding import first_env_seed
 
 ROOT = Path(__file__).parents[2]
-VEC_ENVS: dict[str, type[VecEnv]] = {"DummyVecEnv": DummyVecEnv, "SubprocVecEnv": SubprocVecEnv, "FlappyVecEnv": FlappyVecEnv}
+VEC_ENVS: dict[str, Any] = {"DummyVecEnv": DummyVecEnv, "SubprocVecEnv": SubprocVecEnv, "FlappyVecEnv": FlappyVecEnv}
 CARTPOLE, FEATURES, PIXELS = "CartPole-v1", "FlappyBirdFeatures-v0", "FlappyBird-v0"
 #: Games that are over within the 96 steps of a training
 LIMIT = {CARTPOLE: {}, FEATURES: {"max_episode_steps": 12}, PIXELS: {"max_episode_steps": 12}}
@@ -98,6 +98,7 @@ def test_what_was_drawn_before_does_not_matter() -> None:
 def env_seeds(seed: int, n_envs: int, algorithm: Any = PPO, **kwargs: Any) -> list[int]:
     """Return the seeds that a model gives to its environments, from what they know after the first reset."""
     env = make_vec_env(CARTPOLE, n_envs, seed=77)
+    assert isinstance(env, DummyVecEnv)
     model = algorithm("MlpPolicy", VecNormalize(env), n_steps=8, batch_size=8, seed=seed, device="cpu", **kwargs)
     model.env.reset()
     return [single.unwrapped.np_random_seed for single in env.envs]
@@ -125,7 +126,7 @@ def test_every_seed_is_met_once() -> None:
     assert first_env_seed(0xABCD) == 0xABCD0000
     for seed in (0, 1, 0xABCD, 0x12345678, 0xFFFFFFFF):
         assert first_env_seed(first_env_seed(seed)) == seed
-        assert first_env_seed(np.int64(seed)) == first_env_seed(seed)
+        assert first_env_seed(cast(int, np.int64(seed))) == first_env_seed(seed)
 
 
 def first_gaps(seed: int, n_envs: int = 8) -> list[tuple[int, ...]]:

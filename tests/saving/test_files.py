@@ -18,7 +18,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import flax.linen as nn
@@ -40,7 +40,6 @@ from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, Line
 from sbx_flappy import PPO, atomic_files
 from sbx_flappy.common.features_extractors import BaseFeaturesExtractor
 from sbx_flappy.ppo import MlpPolicy
-from sbx_flappy.saving import files
 from sbx_flappy.saving.archive import DESCRIPTION
 from sbx_flappy.saving.codec import DecodingError, Encoder, EncodingError, decode
 from tests.oracle import ACTIONS, OBSERVATIONS, make_env, policy_for
@@ -107,9 +106,9 @@ def test_values_that_json_has_not_come_back(value: Any) -> None:
         *OBSERVATIONS.values(),
         *ACTIONS.values(),
         spaces.Discrete(3, start=-1),
-        spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 2]]),
+        spaces.MultiDiscrete(cast(Any, [[2, 3], [4, 5]]), start=cast(Any, [[1, 0], [0, 2]])),
         spaces.MultiBinary([2, 3]),
-        spaces.Box(np.float32([-np.inf, 0.1]), np.float32([3.0, np.inf])),
+        spaces.Box(np.array([-np.inf, 0.1], np.float32), np.array([3.0, np.inf], np.float32)),
     ],
     ids=str,
 )
@@ -184,8 +183,9 @@ def test_other_values_have_no_plain_form(value: Any) -> None:
     ids=str,
 )
 def test_what_is_no_plain_form_is_one_error(plain: Any) -> None:
+    arrays: dict[int, np.ndarray] = {}
     with pytest.raises(DecodingError):
-        decode({"a": [plain]}, {}.__getitem__)
+        decode({"a": [plain]}, arrays.__getitem__)
 
 
 # --- loading without trust --------------------------------------------------------------------------------------------
@@ -665,7 +665,7 @@ def test_a_failed_save_leaves_the_previous_file(failing: str, tmp_path: Path, mo
     def fail(*_args: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(files.os, failing, fail)
+    monkeypatch.setattr(os, failing, fail)
     with pytest.raises(OSError, match="No space left"):
         model.learn(48).save(tmp_path / "model")
     assert (tmp_path / "model.zip").read_bytes() == before

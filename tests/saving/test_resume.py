@@ -10,8 +10,9 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 import numpy as np
@@ -255,11 +256,13 @@ def test_two_calls_of_learn_are_one_and_the_env_may_be_set_afterwards(saved: Pat
 
 def test_time_goes_on(saved: Path) -> None:
     model = PPO.load(saved, env=CARTPOLE.make_env())
+    assert model.resumption.pending is not None
     model.resumption.pending["elapsed"] = 1000.0
     model.learn(CARTPOLE.n_timesteps // 2, reset_num_timesteps=False)
     assert 1000 <= model.logger.name_to_value.get("time/time_elapsed", 1000) < 1500
     assert model._num_timesteps_at_start == 0
-    (monitor, *_) = model.get_env().envs
+    env: Any = model.get_env()
+    (monitor, *_) = env.envs
     assert monitor.get_episode_times() == sorted(monitor.get_episode_times())
 
 
@@ -271,7 +274,9 @@ def test_state_is_dropped_when_something_else_is_asked_for(how: str, saved: Path
         model.learn(64)
         assert model.num_timesteps == 64
     elif how == "set_env":
-        model.set_env(model.get_env())
+        env = model.get_env()
+        assert env is not None
+        model.set_env(env)
         assert model.resumption.is_pending
         model.set_env(CARTPOLE.make_env())
     else:
@@ -292,6 +297,7 @@ def test_pending_state_is_saved_again(saved: Path, tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_named(saved: Path) -> None:
     model = PPO.load(saved, env=CARTPOLE.make_env())
+    assert model.resumption.pending is not None
     model.resumption.pending["version"] = 99
     with pytest.raises(ValueError, match="version 99"):
         model.learn(64, reset_num_timesteps=False)
@@ -299,6 +305,8 @@ def test_a_file_of_another_version_is_named(saved: Path) -> None:
 
 class SaveAt(BaseCallback):
     """Saves at one of the hooks."""
+
+    model: PPO
 
     def __init__(self, hook: str, path: Path) -> None:
         super().__init__()
@@ -338,7 +346,8 @@ def test_rewinding_takes_an_interruption_back(at: str, monkeypatch: pytest.Monke
     expected = outcome(train(CARTPOLE))
     point, model = ResumePointCallback(), PPO(CARTPOLE.policy, CARTPOLE.make_env(), **CARTPOLE.kwargs)
     owner, name = (PPO, "_update_policy") if at == "train" else (DummyVecEnv, "step_wait")
-    original, calls = getattr(owner, name), []
+    original = getattr(owner, name)
+    calls: list[None] = []
 
     def interrupted(*args: Any) -> Any:
         calls.append(None)
@@ -352,6 +361,7 @@ def test_rewinding_takes_an_interruption_back(at: str, monkeypatch: pytest.Monke
     monkeypatch.undo()
     with pytest.raises(ValueError, match="within an iteration"):
         model.resumption.get_state(model)
+    assert point.state is not None
     model.resumption.rewind(model, point.state)
     model.save(tmp_path / "model", resumable=True)
     np.testing.assert_equal(outcome(go_on(str(tmp_path / "model"), CARTPOLE)), expected)
@@ -405,6 +415,7 @@ def play(env: VecEnv, n_steps: int, seed: int = 0) -> list[Any]:
         if isinstance(env.action_space, spaces.Discrete):
             actions = (rng.random(env.num_envs) < 0.15).astype(np.int64)
         else:
+            assert env.action_space.shape is not None
             actions = rng.uniform(-1, 1, (env.num_envs, *env.action_space.shape)).astype(np.float32)
         obs, rewards, dones, infos = copy.deepcopy(env.step(actions))
         seen.append(simplified([obs, rewards.astype(np.float32), dones, list(infos)]))  # SubprocVecEnv's are of float64
@@ -548,12 +559,13 @@ def test_rl_zoos_time_limit_counts_as_gymnasiums(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(module, "TimeLimit", TimeLimit, raising=False)  # the import replaces them: here for this test
     from rl_zoo3.gym_patches import PatchedTimeLimit
 
-    first, second = (DummyVecEnv([lambda limit=limit: limit(Holder(1), 30)]) for limit in (TimeLimit, PatchedTimeLimit))
+    first, second = (DummyVecEnv([partial(limit, Holder(1), 30)]) for limit in (TimeLimit, PatchedTimeLimit))
     first.seed(0)
     first.reset()
     play(first, 10)
     set_env_state(second, get_env_state(first))
-    assert second.envs[0]._elapsed_steps == first.envs[0]._elapsed_steps > 0
+    limit, other_limit = (cast(Any, env.envs[0]) for env in (first, second))
+    assert other_limit._elapsed_steps == limit._elapsed_steps > 0
 
 
 def test_a_copy_keeps_what_containers_are() -> None:

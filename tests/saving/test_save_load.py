@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -79,6 +79,7 @@ def test_loaded_model_is_the_saved_one_and_learns_on_alike(kind: str) -> None:
         assert getattr(model, name) == getattr(loaded, name), name
     assert loaded.policy.optimizer.param_groups[0]["lr"] == model.policy.optimizer.param_groups[0]["lr"] != 1e-3
     for each in (model, loaded):
+        assert each.env is not None
         each.env.seed(3)
         each._last_obs = None
         each.set_random_seed(3)
@@ -133,6 +134,7 @@ def test_lambdas_and_other_functions_are_saved() -> None:
     model = make_model(learning_rate=lambda remaining: 1e-3 * remaining, clip_range=lambda remaining: 0.1 + remaining)
     loaded = PPO.load(resave(model))
     assert loaded.lr_schedule(0.5) == 5e-4
+    assert callable(loaded.clip_range)
     assert loaded.clip_range(0.5) == 0.6
 
 
@@ -155,7 +157,7 @@ def holds_code(file: io.BytesIO) -> bool:
 
 @pytest.mark.fault(27)
 def test_files_hold_no_byte_code_unless_the_user_gives_a_function() -> None:
-    schedules = {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range": 0.3, "clip_range_vf": 0.4}
+    schedules: dict[str, Any] = {"learning_rate": LinearSchedule(1e-3, 1e-4, 1.0), "clip_range": 0.3, "clip_range_vf": 0.4}
     policy_kwargs = {"activation_fn": th.nn.ReLU, "optimizer_class": th.optim.AdamW}
     model = make_model(**schedules, policy_kwargs=policy_kwargs).learn(48)
     assert not holds_code(resave(model))
@@ -231,6 +233,7 @@ def test_custom_objects_as_rl_zoos_enjoy_passes_them() -> None:
     loaded = PPO.load(resave(model), custom_objects=custom_objects, device="auto", seed=0)
     np.testing.assert_array_equal(loaded.predict(OBS, deterministic=True)[0], model.predict(OBS, deterministic=True)[0])
     assert loaded.learning_rate == 0.0
+    assert callable(loaded.clip_range)
     assert loaded.clip_range(1.0) == 0.0
 
 
@@ -256,7 +259,7 @@ def test_number_of_environments_may_change(n_envs: int) -> None:
     assert loaded.n_envs == n_envs
     loaded.learn(48)
     assert loaded.rollout_buffer.n_envs == n_envs
-    assert loaded._last_obs.shape == (n_envs, 5)
+    assert cast(np.ndarray, loaded._last_obs).shape == (n_envs, 5)
 
 
 def test_last_observation_is_kept_when_the_reset_is_not_forced() -> None:
@@ -343,7 +346,7 @@ def test_parameters_that_do_not_match_raise_what_sb3_raises(change: Any) -> None
     errors = []
     for algorithm in (PPO, sb3.PPO):
         model = algorithm("MlpPolicy", make_env(), **KWARGS)
-        parameters = model.get_parameters()
+        parameters: Any = model.get_parameters()
         parameters["policy"] = dict(parameters["policy"])
         change(parameters)
         with pytest.raises((ValueError, RuntimeError)) as caught:
@@ -407,7 +410,7 @@ def test_moments_of_torchs_other_optimizers_are_read(cls: Any, kwargs: dict[str,
 
 def test_file_of_an_old_sb3_loads_with_its_warning(tmp_path: Path) -> None:
     policy_kwargs = {"features_extractor_kwargs": {"features_dim": 8}}
-    theirs = sb3.PPO("CnnPolicy", make_env("image"), policy_kwargs=policy_kwargs, device="cpu", **KWARGS)
+    theirs: Any = sb3.PPO("CnnPolicy", make_env("image"), policy_kwargs=policy_kwargs, device="cpu", **KWARGS)
     # SB3 < 1.7 named the shared features extractor once
     parameters = theirs.get_parameters()
     parameters["policy"] = {name: tensor for name, tensor in parameters["policy"].items() if name[:3] not in ("pi_", "vf_")}
@@ -421,7 +424,7 @@ def test_file_of_an_old_sb3_loads_with_its_warning(tmp_path: Path) -> None:
 def test_our_parameters_fit_torch_sb3() -> None:
     ours = make_model(actions="box").learn(48)
     theirs = sb3.PPO("MlpPolicy", make_env(actions="box"), device="cpu", **KWARGS)
-    theirs.set_parameters(ours.get_parameters(), exact_match=True)
+    theirs.set_parameters(cast(Any, ours.get_parameters()), exact_match=True)
     np.testing.assert_array_equal(ours.policy.parameters_to_vector(), theirs.policy.parameters_to_vector())
     np.testing.assert_allclose(
         ours.predict(OBS, deterministic=True)[0], theirs.predict(OBS, deterministic=True)[0], rtol=1e-5, atol=1e-6

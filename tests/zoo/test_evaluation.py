@@ -12,6 +12,7 @@ import yaml
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import PPO as TorchPPO
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sbx_flappy import PPO, FlappyVecEnv
@@ -59,26 +60,30 @@ def algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_scores_are_those_of_the_episodes() -> None:
+    flapper: Any = Flapper()
     env = FlappyVecEnv(4, FEATURES, max_episode_steps=300)
     env.seed(3)
-    episodes = evaluate_scores(Flapper(), env, 8)
+    episodes = evaluate_scores(flapper, env, 8)
     env.seed(3)
     observations, ended = env.reset(), []
     counts = np.zeros(4, int)
     while counts.min() < 2:
-        observations, _, dones, infos = env.step(Flapper().predict(observations)[0])
+        observations, _, dones, infos = env.step(flapper.predict(observations)[0])
         for game in np.flatnonzero(dones):
             counts[game] += 1
             if counts[game] <= 2:  # each game has its share of episodes
                 ended.append((infos[game]["score"], infos[game]["episode"]["r"], infos[game]["episode"]["l"]))
     assert episodes.scores is not None
     assert max(episodes.scores) > 0
-    assert list(zip(*(column.tolist() for column in episodes), strict=True)) == ended
+    columns = (episodes.scores, episodes.rewards, episodes.lengths)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == ended
 
 
 def test_an_environment_without_pipes_has_rewards_alone() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8)
-    episodes = evaluate_scores(model, model.get_env(), 3)
+    env = model.get_env()
+    assert env is not None
+    episodes = evaluate_scores(model, env, 3)
     assert episodes.scores is None
     np.testing.assert_array_equal(episodes.rewards, episodes.lengths)
 
@@ -203,6 +208,7 @@ def test_a_checkpoint_is_played_with_its_own_statistics(run_of: Any, monkeypatch
     run = run_of({"env_kwargs": {"max_episode_steps": 9}}, {"normalize": True})
     for file, mean in ((f"{FEATURES}/vecnormalize.pkl", 1.0), ("rl_model_vecnormalize_64_steps.pkl", 2.0)):
         env = VecNormalize(FlappyVecEnv(1, FEATURES))
+        assert isinstance(env.obs_rms, RunningMeanStd)
         env.obs_rms.mean[:] = mean
         env.save(str(run / file))
     for steps in (32, 64):
@@ -353,8 +359,8 @@ def test_an_agent_to_play_is_small_and_plays_the_same(framework: str, folder: Pa
     assert not any(getattr(model, name, None) for name in OF_TRAINING)
     whole = PPO.load(folder / "ppo_jax" / f"{FEATURES}_1" / f"{FEATURES}.zip")
     observations = np.random.default_rng(0).uniform(-1, 1, (50, 12)).astype(np.float32)
-    actions = [each.predict(observations, deterministic=True)[0] for each in (whole, model)]
-    np.testing.assert_array_equal(*actions)
+    expected, actions = (each.predict(observations, deterministic=True)[0] for each in (whole, model))
+    np.testing.assert_array_equal(expected, actions)
 
 
 class OwnExtractor(FlattenExtractor):

@@ -131,6 +131,7 @@ def test_every_key_of_the_settings_reaches_the_model(logs: Path) -> None:
     assert data["observation_space"]["_shape"] == [2, 84, 84]
     # Half of lin_1e-3 at half of the progress
     model = PPO.load(logs / "ppo_jax/FlappyBird-v0_1/FlappyBird-v0.zip")
+    assert callable(model.clip_range)
     assert (model.lr_schedule(0.5), model.clip_range(0.5)) == (5e-4, 0.2)
     checked = {"n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "clip_range", "policy_kwargs"}
     assert settings.keys() - checked == {"n_timesteps", "policy", "normalize", "monitor_kwargs"}
