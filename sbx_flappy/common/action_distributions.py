@@ -90,7 +90,7 @@ def draw_exploration_noise(log_std_shape: tuple[int, ...], n_actions: int, n_env
     """
     shape = (log_std_shape[0], n_actions)
     matrix = th.randn(shape).numpy()
-    return ExplorationNoise(matrix, th.randn(n_envs, *shape).numpy())  # type: ignore[arg-type]
+    return ExplorationNoise(matrix, th.randn(n_envs, *shape).numpy())
 
 
 def make_distribution_spec(

@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 
+from sbx_flappy.functional.types import Array
+
 Preprocessor = Callable[[Any], Any]
 Constant = float | tuple[Any, ...]
 
@@ -30,7 +32,7 @@ class ToFloat:
     center: Constant = 0.0
     scale: Constant = 1.0
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
+    def __call__(self, observations: Array) -> jax.Array:
         """Return scaled observations, float32 ``[B, ...]``."""
         x = jnp.asarray(observations).astype(jnp.float32)
         if self.center != 0.0:
@@ -45,7 +47,7 @@ class ScaleImage:
     center: Constant = 0.0
     scale: Constant = 1.0
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
+    def __call__(self, observations: Array) -> jax.Array:
         """Return scaled images, float32 ``[B, C, H, W]``."""
         return ToFloat(self.center, self.scale)(jnp.asarray(observations).astype(jnp.float32) / 255.0)
 
@@ -60,7 +62,7 @@ class OneHot:
 
     sizes: tuple[int, ...]
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
+    def __call__(self, observations: Array) -> jax.Array:
         """Return one-hot codes, float32 ``[B, sum(sizes)]``."""
         integers = jnp.asarray(observations).reshape(-1, len(self.sizes))
         return jnp.concatenate([jax.nn.one_hot(integers[:, i], size) for i, size in enumerate(self.sizes)], axis=-1)
@@ -76,7 +78,7 @@ class PerKey:
 
     items: tuple[tuple[str, Preprocessor], ...]
 
-    def __call__(self, observations: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    def __call__(self, observations: Mapping[str, Array]) -> dict[str, jax.Array]:
         """Return a dictionary of preprocessed observations."""
         return {key: preprocess(observations[key]) for key, preprocess in self.items}
 

@@ -86,5 +86,5 @@ class ExplorationNoise(NamedTuple):
     :param matrices: float32 ``[N, L, A]``, one per environment
     """
 
-    matrix: jax.Array
-    matrices: jax.Array
+    matrix: Array
+    matrices: Array

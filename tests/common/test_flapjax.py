@@ -75,12 +75,12 @@ def test_same_convolution_and_its_gradients_are_those_of_flax(size: tuple[int, i
         "bias": rng.normal(size=4).astype(np.float32),
     }
     theirs = nn.Conv(4, (kernel_size, kernel_size), (stride, stride), padding="SAME")
-    expected = theirs.apply({"params": params}, x)
+    expected: Any = theirs.apply({"params": params}, x)
     weights = rng.normal(size=expected.shape).astype(np.float32) / expected.size
 
     def evaluate(module: nn.Module) -> Any:
         def weighted(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-            y = module.apply({"params": params}, x)
+            y: Any = module.apply({"params": params}, x)
             return jnp.sum(weights * y), y
 
         return jax.grad(weighted, argnums=(0, 1), has_aux=True)(params, x)
@@ -121,11 +121,12 @@ def test_network_for_pixels_is_the_blogs_in_flax() -> None:
     layers = {f"{part}{i}": layer for part, branch in extractor.items() for i, layer in branch.items()}
     heads = {name: params[name] for name in ("action_net", "value_net")}
     images = sample(model)
-    logits, values = BlogCnn(SMALL["layers"], 8).apply({"params": {**layers, **heads}}, images)
+    outputs: Any = BlogCnn(SMALL["layers"], 8).apply({"params": {**layers, **heads}}, images)
+    logits, values = outputs
     assert np.ptp(np.asarray(values)) > 1e-2
     np.testing.assert_allclose(model.policy.predict_values(images), values, rtol=1e-5, atol=1e-5)
-    probs = model.policy.get_distribution(th.as_tensor(images)).distribution.probs
-    np.testing.assert_allclose(probs, jax.nn.softmax(logits), rtol=1e-5, atol=1e-5)
+    distribution: Any = model.policy.get_distribution(th.as_tensor(images)).distribution
+    np.testing.assert_allclose(distribution.probs, jax.nn.softmax(logits), rtol=1e-5, atol=1e-5)
 
 
 def test_network_for_cartpole_is_one_layer_under_both_heads() -> None:
@@ -168,16 +169,17 @@ def test_sizes_are_the_blogs_and_nothing_lies_between_features_and_heads(
 def test_actor_and_critic_share_the_features(name: str) -> None:
     model = make(name)
     x = sample(model)
-    before = [np.asarray(model.policy.predict_values(x)), model.policy.get_distribution(th.as_tensor(x)).distribution.logits]
-    model.policy.load_state_dict(
+    policy: Any = model.policy
+    before = [np.asarray(policy.predict_values(x)), policy.get_distribution(th.as_tensor(x)).distribution.logits]
+    policy.load_state_dict(
         {
             key: 1.5 * tensor if key.startswith("features_extractor.") else tensor
-            for key, tensor in model.policy.state_dict().items()
+            for key, tensor in policy.state_dict().items()
             if not key.startswith(("pi_", "vf_"))
         },
         strict=False,
     )
-    after = [np.asarray(model.policy.predict_values(x)), model.policy.get_distribution(th.as_tensor(x)).distribution.logits]
+    after = [np.asarray(policy.predict_values(x)), policy.get_distribution(th.as_tensor(x)).distribution.logits]
     for first, second in zip(before, after, strict=True):
         assert np.abs(np.asarray(first) - np.asarray(second)).max() > 1e-3
 

@@ -87,7 +87,7 @@ def test_policy_computes_what_torchs_does(observations: str, actions: str, kwarg
     batch = sample(ours.observation_space, 3)
     obs = ours.policy.obs_to_tensor(batch)[0]
     chosen = as_actions(ours.action_space, 3)
-    close = {"rtol": 1e-4, "atol": 1e-5}
+    close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
     with th.no_grad():
         th.testing.assert_close(ours.policy.predict_values(obs), theirs.policy.predict_values(obs), **close)
         for mine, other in zip(
@@ -98,10 +98,10 @@ def test_policy_computes_what_torchs_does(observations: str, actions: str, kwarg
         th.testing.assert_close(*(d.mode() for d in distributions), **close)
         th.testing.assert_close(*(d.log_prob(chosen) for d in distributions), **close)
         assert type(distributions[0]) is type(distributions[1])
-    mine, other = (model.predict(batch, deterministic=True)[0] for model in (ours, theirs))
-    assert mine.shape == other.shape
-    assert mine.dtype == other.dtype
-    np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+    predicted, expected = (model.predict(batch, deterministic=True)[0] for model in (ours, theirs))
+    assert predicted.shape == expected.shape
+    assert predicted.dtype == expected.dtype
+    np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["box", "multi-binary", "gSDE squashed"])
@@ -175,7 +175,10 @@ def test_every_space_learns_and_predicts_afterwards(observations: str, actions: 
     after = model.policy.state_dict()
     assert all(not th.equal(before[name], after[name]) for name in before)
     assert all(th.isfinite(tensor).all() for tensor in after.values())
-    action, _ = model.predict(model.env.reset(), deterministic=True)
+    assert model.env is not None
+    assert model.action_space.shape is not None
+    obs: Any = model.env.reset()
+    action, _ = model.predict(obs, deterministic=True)
     assert action.shape == (2, *model.action_space.shape)
 
 
@@ -198,17 +201,19 @@ def test_odd_spaces_learn(observation_space: spaces.Space, action_space: spaces.
 def test_predict_clips_to_bounds_that_differ_per_action() -> None:
     model = PPO("MlpPolicy", make_env(actions="box"), policy_kwargs={"log_std_init": 3.0}, **KWARGS)
     actions, _ = model.predict(np.zeros((50, 5), np.float32))
-    low, high = model.action_space.low, model.action_space.high
+    action_space: Any = model.action_space
+    low, high = action_space.low, action_space.high
     assert np.all((actions >= low) & (actions <= high))
     assert np.all((actions == low).any(axis=0) & (actions == high).any(axis=0))
 
 
 @pytest.mark.fault(17, 25)
 def test_predict_unscales_squashed_actions_and_scale_action_undoes_it() -> None:
-    kwargs = {"use_sde": True, "policy_kwargs": {"squash_output": True, "log_std_init": 1.0}}
+    kwargs: dict[str, Any] = {"use_sde": True, "policy_kwargs": {"squash_output": True, "log_std_init": 1.0}}
     model = PPO("MlpPolicy", make_env(actions="box"), **kwargs, **KWARGS)
     actions, _ = model.predict(np.linspace(-1, 1, 50, dtype=np.float32).reshape(10, 5))
-    assert np.all((actions >= model.action_space.low) & (actions <= model.action_space.high))
+    action_space: Any = model.action_space
+    assert np.all((actions >= action_space.low) & (actions <= action_space.high))
     scaled = model.policy.scale_action(actions)
     np.testing.assert_allclose(model.policy.unscale_action(scaled), actions, rtol=1e-5)
     assert np.abs(scaled).max() <= 1.0
@@ -301,7 +306,8 @@ def test_batch_of_none_gives_none() -> None:
 def test_predict_passes_a_state_through_and_takes_lists() -> None:
     model = PPO("MlpPolicy", make_env(), **KWARGS)
     state = (np.ones(3),)
-    action, same = model.predict([0.1, 0.2, 0.3, 0.4, 0.5], state=state, episode_start=np.array([True]), deterministic=True)
+    obs: Any = [0.1, 0.2, 0.3, 0.4, 0.5]
+    action, same = model.predict(obs, state=state, episode_start=np.array([True]), deterministic=True)
     assert same is state
     assert action == model.predict(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), deterministic=True)[0]
 
@@ -344,6 +350,7 @@ def test_sde_gives_each_environment_its_own_noise_and_others_a_common_one() -> N
     policy = PPO("MlpPolicy", make_env(actions="box"), use_sde=True, **KWARGS).policy
     policy.reset_noise(2)
     noise = policy.exploration_noise
+    assert noise is not None
     row = sample(VECTOR, 1)
     twice, thrice = (np.asarray(policy(np.repeat(row, n, axis=0))[0]) for n in (2, 3))
     assert not np.allclose(twice[0], twice[1])
@@ -389,7 +396,8 @@ def test_old_form_of_net_arch_warns_as_sb3_does() -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda cls: cls.__name__)
 def test_activation_is_torchs(activation: type[th.nn.Module]) -> None:
     x = np.linspace(-7, 7, 141, dtype=np.float32)
-    np.testing.assert_allclose(get_activation(activation)(x), activation()(th.as_tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
+    function: Any = get_activation(activation)
+    np.testing.assert_allclose(function(x), activation()(th.as_tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.fault(18)
@@ -459,7 +467,8 @@ def test_log_std_starts_as_asked() -> None:
 
 
 def test_center_and_scale_are_applied_to_vectors_after_each_other() -> None:
-    center, scale = [1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 1.0, 0.5, 1.0, 1.0]
+    center: Any = [1.0, 2.0, 3.0, 4.0, 5.0]
+    scale: Any = [2.0, 1.0, 0.5, 1.0, 1.0]
     plain = PPO("MlpPolicy", make_env(), **KWARGS)
     scaled = PPO("MlpPolicy", make_env(), policy_kwargs={"obs_center": center, "obs_scale": np.array(scale)}, **KWARGS)
     scaled.policy.load_state_dict(plain.policy.state_dict())
@@ -472,16 +481,18 @@ def test_center_and_scale_are_applied_to_images_after_they_became_0_to_1() -> No
     small = {"features_extractor_kwargs": {"features_dim": 8}}
     plain = PPO("CnnPolicy", make_env("image"), policy_kwargs=small, **KWARGS).policy
     scaled = PPO("CnnPolicy", make_env("image"), policy_kwargs={**small, "obs_center": 0.2, "obs_scale": 3.0}, **KWARGS).policy
-    np.testing.assert_allclose(scaled.preprocess(np.uint8([[[[51]]]])), 0.0, atol=1e-6)  # 51 / 255 = 0.2
-    np.testing.assert_allclose(scaled.preprocess(np.uint8([[[[255]]]])), (1.0 - 0.2) * 3.0, rtol=1e-6)
-    np.testing.assert_allclose(plain.preprocess(np.uint8([[[[51]]]])), 0.2, rtol=1e-6)
+    dark: Any = [[[[51]]]]  # 51 / 255 = 0.2
+    white: Any = [[[[255]]]]
+    np.testing.assert_allclose(scaled.preprocess(np.uint8(dark)), 0.0, atol=1e-6)
+    np.testing.assert_allclose(scaled.preprocess(np.uint8(white)), (1.0 - 0.2) * 3.0, rtol=1e-6)
+    np.testing.assert_allclose(plain.preprocess(np.uint8(dark)), 0.2, rtol=1e-6)
 
 
 def test_action_bias_sets_the_first_probabilities() -> None:
     probabilities = np.array([0.1, 0.3, 0.6])
     policy_kwargs = {"action_bias_init": np.log(probabilities).tolist()}
     policy = PPO("MlpPolicy", make_env(), policy_kwargs=policy_kwargs, **KWARGS).policy
-    distribution = policy.get_distribution(th.zeros(1, 5)).distribution
+    distribution: Any = policy.get_distribution(th.zeros(1, 5)).distribution
     np.testing.assert_allclose(distribution.probs.numpy()[0], probabilities, rtol=1e-3)
 
 
@@ -492,7 +503,7 @@ def test_defaults_of_the_three_policies_and_their_order_of_arguments() -> None:
     assert (cnn.net_arch, cnn.features_dim, cnn.features_extractor_class) == ([], 512, NatureCNN)
     both = MultiInputPolicy(OBSERVATIONS["dict"], DISCRETE, schedule)
     assert (both.features_dim, both.features_extractor_class) == (256 + 4 + 3, CombinedExtractor)
-    positional = [VECTOR, DISCRETE, schedule, [4], th.nn.ReLU, False, False, -1.0, True, False, False]
+    positional: list[Any] = [VECTOR, DISCRETE, schedule, [4], th.nn.ReLU, False, False, -1.0, True, False, False]
     assert len(MlpPolicy(*positional).state_dict()) == len(TorchPolicy(*positional).state_dict())
     assert cnn.optimizer.param_groups[0]["lr"] == 1e-3
 
@@ -536,7 +547,7 @@ class OfDict(BaseFeaturesExtractor):
         return jnp.concatenate([x.reshape(len(x), -1), observations["vector"], observations["number"]], axis=-1)
 
     @classmethod
-    def for_space(cls, observation_space: spaces.Space, **kwargs: Any) -> BaseFeaturesExtractor:
+    def for_space(cls, observation_space: Any, **kwargs: Any) -> BaseFeaturesExtractor:
         return super().for_space(observation_space, n_numbers=int(observation_space["number"].n), **kwargs)
 
 
@@ -610,8 +621,9 @@ def test_rollouts_and_predictions_leave_running_averages_alone_and_updates_do_no
         f"{head}features_extractor.batch_norm.running_{name}" for head in ("", "pi_", "vf_") for name in ("mean", "var")
     }
     _, callback = model._setup_learn(48)
+    assert model.env is not None
     model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
-    obs = model.env.reset()
+    obs: Any = model.env.reset()
     actions = [model.predict(obs, deterministic=True)[0] for _ in range(5)]
     assert all(np.array_equal(action, actions[0]) for action in actions)
     for name, value in running_averages(model).items():
@@ -629,6 +641,7 @@ def test_running_averages_are_those_of_the_minibatches() -> None:
     model.n_epochs, model.batch_size = 1, 24
     orders = np.random.RandomState(1)
     _, callback = model._setup_learn(48)
+    assert model.env is not None
     model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
     rollout = to_rollout(model.rollout_buffer, model.action_space)
     np.random.set_state(orders.get_state())
@@ -646,7 +659,7 @@ def test_running_averages_are_those_of_the_minibatches() -> None:
 def test_training_mode_is_the_layers_training_mode() -> None:
     model = make_batch_norm_model()
     obs = np.random.default_rng(0).normal(2.0, 1.0, (64, 5)).astype(np.float32)
-    policy = model.policy
+    policy: Any = model.policy
     policy.set_training_mode(False)
     features = np.array(policy.extract_features(obs))
     np.testing.assert_array_equal(policy.extract_features(obs), features)
@@ -799,7 +812,8 @@ def test_optimizers_state_survives_in_a_file(cls: Any, kwargs: dict[str, Any] | 
     loaded = PPO.load(tmp_path / "model").policy.optimizer.opt_state
     saved_leaves, loaded_leaves = (jax.tree.leaves(state.inner_state) for state in (optimizer.opt_state, loaded))
     assert len(saved_leaves) > 0
-    assert jax.tree.structure(loaded) == jax.tree.structure(optimizer.opt_state)
+    structures: list[Any] = [jax.tree.structure(state) for state in (loaded, optimizer.opt_state)]
+    assert structures[0] == structures[1]
     for a, b in zip(saved_leaves, loaded_leaves, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)

@@ -352,8 +352,9 @@ def with_field(saved: SavedGame, **fields: Any) -> SavedGame:
     return saved._replace(state=saved.state._replace(**fields))
 
 
+NOT_STATES: list[Any] = [None, {}, (1, 2), "x", 3]
 BAD_STATES: list[tuple[Any, type[Exception], str]] = [
-    *((lambda saved, bad=bad: bad, TypeError, r"what `get_state\(\)` returns") for bad in (None, {}, (1, 2), "x", 3)),
+    *((lambda saved, bad=bad: bad, TypeError, r"what `get_state\(\)` returns") for bad in NOT_STATES),
     (lambda saved: tuple(saved), TypeError, "SavedGame"),
     (lambda saved: saved._replace(state=tuple(saved.state)), TypeError, "GameState"),
     (lambda saved: saved._replace(generator=None), TypeError, "SavedGame"),
@@ -629,7 +630,7 @@ def test_a_wrapper_between_is_not_bypassed() -> None:
 def test_frame_skip_can_be_made_again_from_its_spec() -> None:
     env = FlapCooldown(FrameSkip(gym.make("CartPole-v1"), frame_skip=3), flap_cooldown=2)
     assert env.spec is not None
-    again = gym.make(env.spec)
+    again: Any = gym.make(env.spec)
     assert again.flap_cooldown == 2
     assert again.env.frame_skip == 3
 
@@ -812,8 +813,9 @@ def test_a_wrong_argument_is_named_with_its_remedy(argument: str, value: Any, re
 
 
 def test_the_defaults_of_the_options_the_env_and_the_id_are_one_game() -> None:
-    for env in (FlappyBirdEnv(), gym.make("FlappyBird-v0")):
-        assert env.unwrapped.game.options == GameOptions()  # type: ignore[attr-defined]
+    envs: list[Any] = [FlappyBirdEnv(), gym.make("FlappyBird-v0")]
+    for env in envs:
+        assert env.unwrapped.game.options == GameOptions()
     pipe_gap, flap_cooldown, frame_skip = GAMES["v0"]
     assert GameOptions(frame_skip=frame_skip, flap_cooldown=flap_cooldown, pipe_gap=pipe_gap) == GameOptions()
 

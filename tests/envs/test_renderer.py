@@ -338,6 +338,7 @@ def test_damaged_tables_are_drawn_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("SBX_FLAPPY_CACHE_DIR", str(tmp_path))
     table_cache.get_tables.cache_clear()
     path = table_cache.table_path(*TABLE_OPTIONS)
+    assert path is not None
     table_cache.write_tables(path, tables)
     content = bytearray(path.read_bytes())
     entry = content.rfind(b"PK\x01\x02")  # in the zip file's directory; flags at 8, method at 10

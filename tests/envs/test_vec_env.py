@@ -7,7 +7,7 @@ import logging
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -61,7 +61,7 @@ def assert_same_steps(ours: Any, dummy: Any, n_steps: int, flaps: float = 0.15, 
     return deaths, truncations
 
 
-def monitor_rows(folder: Path) -> list[list[dict[str, str]]]:
+def monitor_rows(folder: Path) -> list[list[dict[str, Any]]]:
     """Return the rows of the monitor files in a folder, without the times."""
     tables = []
     for path in sorted(folder.glob("*.monitor.csv")):
@@ -255,13 +255,14 @@ def test_games_that_have_begun_go_on() -> None:
 
 
 def test_states_are_saved_and_restored_through_the_vec_env() -> None:
-    ours, single = FlappyVecEnv(2, "FlappyBirdFeatures-v0"), gym.make("FlappyBirdFeatures-v0").unwrapped
+    ours: Any = FlappyVecEnv(2, "FlappyBirdFeatures-v0")
+    single: Any = gym.make("FlappyBirdFeatures-v0").unwrapped
     ours.seed(0)
     ours.reset()
     for _ in range(3):
         ours.step(np.array([0, 1]))
     (saved,) = ours.env_method("get_state", indices=1)
-    single.set_state(pickle.loads(pickle.dumps(saved)))  # type: ignore[attr-defined]
+    single.set_state(pickle.loads(pickle.dumps(saved)))
     for action in (1, 0, 0, 1, 0):
         np.testing.assert_array_equal(ours.step(np.array([0, action]))[0][1], single.step(action)[0])
     ours.env_method("set_state", saved, indices=0)
@@ -281,7 +282,7 @@ def test_an_env_that_is_exchanged_is_played_on_its_own() -> None:
 
 
 def halve(env: gym.Env) -> gym.Env:
-    return gym.wrappers.TransformReward(env, lambda reward: reward / 2)
+    return gym.wrappers.TransformReward(env, lambda reward: cast(Any, reward) / 2)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def halve(env: gym.Env) -> gym.Env:
 def test_what_is_not_known_is_stepped_one_by_one(
     make: Callable[[int], gym.Env], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    functions = [lambda number=number: make(number) for number in range(2)]
+    functions: list[Any] = [lambda number=number: make(number) for number in range(2)]
     with caplog.at_level(logging.WARNING, "sbx_flappy"):
         ours, dummy = FlappyVecEnv(functions), DummyVecEnv(functions)
     (record,) = caplog.records
@@ -399,7 +400,8 @@ def test_a_change_that_is_undone_lets_the_games_play_together_again(monkeypatch:
 
 def test_each_env_has_its_own_game_in_the_batch() -> None:
     env = FlappyVecEnv(2)
-    games = [one.unwrapped.game for one in env.envs]
+    envs: list[Any] = env.envs
+    games = [one.unwrapped.game for one in envs]
     assert all(type(game) is SharedGame for game in games)
     assert games[0].batch is games[1].batch
     assert type(gym.make("FlappyBird-v0").unwrapped.game) is NativeGame  # type: ignore[attr-defined]
@@ -417,7 +419,7 @@ def test_wrong_actions_are_an_error(actions: Any) -> None:
 
 
 def test_a_step_before_the_reset_is_dummy_vec_envs_error() -> None:
-    functions = [lambda: Monitor(gym.make("FlappyBirdFeatures-v0"))] * 2
+    functions: list[Any] = [lambda: Monitor(gym.make("FlappyBirdFeatures-v0"))] * 2
     for env in (FlappyVecEnv(functions), DummyVecEnv(functions)):
         with pytest.raises(RuntimeError, match="needs reset"):
             env.step(np.array([0, 0]))

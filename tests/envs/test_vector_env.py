@@ -1,7 +1,7 @@
 """Gymnasium's vector API: the array program against gymnasium's own loop over single envs."""
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -178,7 +178,7 @@ def test_seeds_are_sync_vector_envs(seed: Any) -> None:
 def test_a_game_without_a_seed_draws_one() -> None:
     first, other = (gym.make_vec("FlappyBirdFeatures-v0", 4) for _ in range(2))
     assert first.np_random_seed != other.np_random_seed
-    assert len(set(first.np_random_seed)) == 4  # type: ignore[arg-type]
+    assert len(set(cast(Any, first.np_random_seed))) == 4
     seeds = first.np_random_seed
     first.reset()
     assert first.np_random_seed == seeds
@@ -280,7 +280,8 @@ def test_all_games_are_saved_and_restored(env_id: str, mode: AutoresetMode) -> N
             results.append(as_lists(env.step(np.array([0, count % 5 == 0, 0]))))
         return results
 
-    env, other = (gym.make_vec(env_id, 3, autoreset_mode=mode, max_episode_steps=14) for _ in range(2))
+    envs: list[Any] = [gym.make_vec(env_id, 3, autoreset_mode=mode, max_episode_steps=14) for _ in range(2)]
+    env, other = envs
     env.reset(seed=1)
     for _ in range(8 if env_id == "FlappyBird-v0" else 14):
         env.step(np.array([0, 1, 0]))

@@ -63,8 +63,11 @@ jit_gae = jax.jit(gae)
 
 
 def test_gae_of_three_steps() -> None:
-    rewards, values = np.array([[1], [2], [3]], np.float32), np.array([[0.5], [1.0], [2.0]], np.float32)
-    starts, last_values, dones = np.array([[1], [0], [0]], np.float32), np.array([4], np.float32), np.array([0], np.float32)
+    rewards: Any = np.array([[1], [2], [3]], np.float32)
+    values: Any = np.array([[0.5], [1.0], [2.0]], np.float32)
+    starts: Any = np.array([[1], [0], [0]], np.float32)
+    last_values: Any = np.array([4], np.float32)
+    dones: Any = np.array([0], np.float32)
     advantages, returns = gae(rewards, values, starts, last_values, dones, gamma=0.5, gae_lambda=0.8)
     # delta_2 = 3 + 0.5 * 4 - 2 = 3; delta_1 = 2 + 0.5 * 2 - 1 = 2; delta_0 = 1 + 0.5 * 1 - 0.5 = 1
     # A_2 = 3; A_1 = 2 + 0.5 * 0.8 * 3 = 3.2; A_0 = 1 + 0.4 * 3.2 = 2.28
@@ -74,8 +77,11 @@ def test_gae_of_three_steps() -> None:
 
 @pytest.mark.fault(2, 3)
 def test_gae_is_cut_where_an_episode_starts_and_at_the_last_step_if_it_is_done() -> None:
-    rewards, values = np.array([[1], [2], [3]], np.float32), np.array([[0.5], [1.0], [2.0]], np.float32)
-    starts, last_values, dones = np.array([[0], [0], [1]], np.float32), np.array([4], np.float32), np.array([1], np.float32)
+    rewards: Any = np.array([[1], [2], [3]], np.float32)
+    values: Any = np.array([[0.5], [1.0], [2.0]], np.float32)
+    starts: Any = np.array([[0], [0], [1]], np.float32)
+    last_values: Any = np.array([4], np.float32)
+    dones: Any = np.array([1], np.float32)
     advantages, _ = gae(rewards, values, starts, last_values, dones, gamma=0.5, gae_lambda=0.8)
     # Step 1 is the last of its episode: A_1 = 2 - 1 = 1; A_2 = 3 - 2 = 1; A_0 = 1 + 0.5 - 0.5 + 0.4 * 1 = 1.4
     np.testing.assert_allclose(advantages[:, 0], [1.4, 1.0, 1.0], rtol=1e-6)
@@ -225,7 +231,8 @@ def test_samples_have_the_distributions_mean_and_variance(distribution: Any, mea
     np.testing.assert_array_less(np.abs(actions.mean(0) - mean), 5 * np.sqrt(variance / N))
     np.testing.assert_allclose(actions.var(0), variance, rtol=0.05)
     if actions.ndim == 2:  # the entries of an action are independent
-        assert abs(np.corrcoef(actions.T)[0, 1]) < 5 / math.sqrt(N)
+        correlations: Any = np.corrcoef(actions.T)
+        assert abs(correlations[0, 1]) < 5 / math.sqrt(N)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +302,8 @@ def torch_conv(x: np.ndarray, kernel: np.ndarray, stride: int) -> tuple[np.ndarr
     weight = th.as_tensor(kernel.transpose(3, 2, 0, 1).copy()).requires_grad_()
     out = th.nn.functional.conv2d(image, weight, stride=stride)
     (out * th.arange(out.numel()).reshape(out.shape).sin()).sum().backward()
+    assert image.grad is not None
+    assert weight.grad is not None
     return (
         out.detach().numpy().transpose(0, 2, 3, 1),
         image.grad.numpy().transpose(0, 2, 3, 1),
@@ -402,6 +411,7 @@ def test_gradient_on_the_bounds_of_the_clip_range_is_torchs() -> None:
     x = np.array([0.8, 1.0, 1.2, 1.3], np.float32)
     tensor = th.as_tensor(x).requires_grad_()
     th.clamp(tensor, 0.8, 1.2).sum().backward()
+    assert tensor.grad is not None
     gradient = jax.grad(lambda x: losses.clamp(x, jnp.float32(0.8), jnp.float32(1.2)).sum())(x)
     np.testing.assert_array_equal(gradient, tensor.grad.numpy())
 
@@ -429,8 +439,9 @@ def test_gradients_are_clipped_by_one_norm_as_torch_does(first: np.ndarray, seco
     expected = th.nn.utils.clip_grad_norm_(parameters, max_norm)
     (a, b), norm = clip_grad_norm((jnp.asarray(first), jnp.asarray(second)), max_norm)
     np.testing.assert_allclose(norm, expected.item(), rtol=1e-5)
-    np.testing.assert_allclose(a, parameters[0].grad.numpy(), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(b, parameters[1].grad.numpy(), rtol=1e-4, atol=1e-6)
+    clipped: list[Any] = [parameter.grad for parameter in parameters]
+    np.testing.assert_allclose(a, clipped[0].numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(b, clipped[1].numpy(), rtol=1e-4, atol=1e-6)
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ def assert_same_state(ours: PPO, theirs: sb3.PPO) -> None:
     mine, other = moments(ours.policy.optimizer), moments(theirs.policy.optimizer)
     assert mine.keys() == other.keys()
     assert mine
-    for name, value in mine.items():
-        np.testing.assert_array_equal(value, other[name], err_msg=str(name))
+    for key, value in mine.items():
+        np.testing.assert_array_equal(value, other[key], err_msg=str(key))
     for name in (
         "num_timesteps",
         "_n_updates",
@@ -323,7 +323,7 @@ def test_what_has_no_counterpart_is_named(kwargs: dict[str, Any], message: str, 
 def test_other_models_are_refused() -> None:
     for model in (make(PPO, "discrete"), sb3.A2C("MlpPolicy", make_env(), device="cpu"), None):
         with pytest.raises(TypeError, match=r"`model` must be a stable_baselines3\.PPO"):
-            PPO.from_torch(model)
+            PPO.from_torch(model)  # type: ignore[arg-type]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
