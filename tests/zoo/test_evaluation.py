@@ -201,7 +201,7 @@ def test_statistics_are_needed_where_observations_are_normalized(run_of: Any, ca
         (run / FEATURES / "config.yml").write_text(yaml.dump({"normalize": normalize}))
         with pytest.raises(SystemExit, match="2"):
             episodes_of(run, "-n", "2")
-        assert re.search(r"observations are normalized, and .*vecnormalize\.pkl does not exist", capsys.readouterr().err)
+        assert re.search(r"observations are normalized, but .*vecnormalize\.pkl does not exist", capsys.readouterr().err)
 
 
 def test_a_checkpoint_is_played_with_its_own_statistics(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
